@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+/*
+ * How the log looks as files: a tree of nodes, each with a name, attributes and content. Nothing
+ * here knows FUSE, and nothing here takes a lock or waits: the caller guards what it shares.
+ * 0 or positive, or a negative errno with the reason in the struct error.
+ */
+#include <sys/stat.h>
+
+#include "store/store.h"
+
+struct layout;
+struct node_row; /* a row of the node table */
+
+/* What the layout needs from its host: things only the daemon knows. */
+struct layout_host {
+	void *context;
+	/* Appends the text of ctl/errors. */
+	int (*errors)(void *context, struct buffer *ret_text);
+	/* Numbers for ctl/stats.json: open handles of endless files, and how many of them wait. */
+	void (*readers)(void *context, uint64_t *ret_open, uint64_t *ret_waiting);
+};
+
+struct layout_options {
+	uid_t uid;
+	gid_t gid;
+	mode_t umask;
+	bool read_only;
+	const char *version; /* of the program, for README.md and stats.json */
+	const char *store_path;
+	struct layout_host host;
+};
+
+/* The layout borrows the store and the strings until layout_close(). */
+int layout_open(struct store *store, const struct layout_options *options,
+		struct layout **ret_layout);
+void layout_close(struct layout *layout);
+
+/*
+ * What the kernel knows as an inode: a value that is copied and compared. `text` is owned: a
+ * document's key, or the rendering that this node shows.
+ */
+struct node {
+	const struct node_row *row;
+	uint32_t collection;
+	uint64_t number; /* by kind: a sequence, a position, a version */
+	char *text;
+	size_t text_size;
+};
+
+void node_free(struct node *node);
+/* Takes the text away from `from`, which is left without one. */
+void node_move(struct node *to, struct node *from);
+/* A node that is fully said by 63 bits has a number of its own, never 0 or 1, the same for ever; 0
+ * for others. */
+uint64_t node_fixed_id(const struct node *node);
+/* The inverse. -ESTALE: no such node. */
+int node_from_fixed_id(struct layout *layout, uint64_t id, struct node *ret_node);
+/* For the others: two nodes that are equal are to be one to the kernel (unless NODE_FRESH). */
+bool node_equal(const struct node *a, const struct node *b);
+uint64_t node_hash(const struct node *node);
+
+enum node_flags {
+	NODE_DIRECTORY = 1 << 0,
+	NODE_LINK = 1 << 1,
+	NODE_FRESH = 1 << 2,	 /* each lookup is a node of its own */
+	NODE_ENDLESS = 1 << 3,	 /* a read at the end waits for more */
+	NODE_IMMUTABLE = 1 << 4, /* content, size and name never change: cache at will */
+	NODE_DIRECT = 1 << 5,	 /* no page cache */
+	NODE_STATIC = 1 << 6,	 /* the name is always there: the kernel may remember it */
+	NODE_CONTENT = 1 << 7,	 /* opening loads the whole content (struct content) */
+};
+
+unsigned node_flags(const struct node *node);
+
+/* The bytes that open handles of one node share, so that size and bytes agree. Counted by the
+ * caller's lock. */
+struct content {
+	struct buffer bytes;
+	struct timespec time;
+	unsigned references;
+};
+
+void content_put(struct content *content); /* takes NULL */
+
+/* Fills st; `content` is what open handles of the node share, or NULL. -ENOENT: it is gone. */
+int layout_stat(struct layout *layout, const struct node *node, const struct content *content,
+		struct stat *ret_stat, struct error *error);
+int layout_root(struct layout *layout, struct node *ret_node);
+/* -ENOENT, -ENOTDIR, -ENAMETOOLONG. Caller frees the node. */
+int layout_lookup(struct layout *layout, const struct node *parent, const char *name,
+		  struct node *ret_node, struct stat *ret_stat, struct error *error);
+/* The target of a NODE_LINK. Borrowed for ever. */
+const char *layout_readlink(struct layout *layout, const struct node *node);
+/* What a create, mkdir, unlink, rmdir or rename of this name in this directory is told: the errno.
+ * Never 0 as long as nothing can be made there. */
+int layout_refuse_change(struct layout *layout, const struct node *parent, const char *name,
+			 struct error *error);
+/* chmod, chown, truncate, utimes: 0 where it is harmless (size 0 of a file that takes lines,
+ * times), else an errno. `to_set` has LAYOUT_SET_ bits. */
+enum { LAYOUT_SET_SIZE = 1, LAYOUT_SET_TIMES = 2, LAYOUT_SET_MODE = 4, LAYOUT_SET_OWNER = 8 };
+int layout_set(struct layout *layout, const struct node *node, unsigned to_set, uint64_t size,
+	       struct error *error);
+
+/* ---- open files; one thread at a time for each, but for layout_file_ready() ---- */
+
+struct file;
+
+/*
+ * `flags` are those of open(2). `shared` is the node's slot for a struct content (NODE_CONTENT
+ * nodes): the handle takes a reference to what is there, or loads it and puts it there; the caller
+ * holds the node's lock and empties the slot when the last handle of the node closes. -EPERM,
+ * -EROFS: this is history, or the mount is read-only. -ENOENT: gone.
+ */
+int layout_file_open(struct layout *layout, const struct node *node, int flags,
+		     struct content **shared, struct file **ret_file, struct error *error);
+/*
+ * Bytes for the file offset: a borrowed slice if *ret_borrowed is set by the file itself (valid
+ * until the file closes), else copied into p. 0 at the end of a file that ends; -EAGAIN at the end
+ * of an endless one.
+ */
+ssize_t layout_file_read(struct file *file, uint64_t offset, char *p, size_t size,
+			 struct error *error);
+/* True if an endless file has bytes for `offset`. Cheap, and from any thread. */
+bool layout_file_ready(struct file *file, uint64_t offset);
+/* Takes up to `size` bytes; `flags` are the file's now (O_DSYNC). Less than size: the rest was not
+ * accepted and the next write says why. */
+ssize_t layout_file_write(struct file *file, const char *p, size_t size, int flags,
+			  struct error *error);
+/* Each close(2) of a descriptor. */
+int layout_file_flush(struct file *file, struct error *error);
+int layout_file_sync(struct file *file, struct error *error);
+/* The last close. What could not be kept is in `error`, with its errno returned; the file is freed
+ * in any case. */
+int layout_file_close(struct file *file, struct error *error);
+
+/* ---- directories ---- */
+
+struct directory;
+
+struct directory_entry {
+	char name[256];
+	uint64_t ino;
+	mode_t type;	 /* S_IFDIR, S_IFREG, S_IFLNK */
+	uint64_t cookie; /* the d_off behind this entry; never 0 */
+};
+
+/* The listing is frozen now. */
+int layout_directory_open(struct layout *layout, const struct node *node,
+			  struct directory **ret_directory, struct error *error);
+/*
+ * The entry behind `cookie` (0: the first, which freezes the listing anew). 1, or 0 at the end.
+ * With ret_node not NULL also what a lookup of the name would give (node, stat), without "." and
+ * "..": those have a NULL row; the caller frees the node. An entry that has gone meanwhile may be
+ * given with a NULL row as well.
+ */
+int layout_directory_next(struct directory *directory, uint64_t cookie,
+			  struct directory_entry *ret_entry, struct node *ret_node,
+			  struct stat *ret_stat, struct error *error);
+void layout_directory_close(struct directory *directory);
+
+/* ---- for people ---- */
+
+/* The tree as Markdown: what README.md in the mount's root shows. */
+int layout_readme(struct layout *layout, struct buffer *ret_text);
