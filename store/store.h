@@ -23,6 +23,7 @@ struct store_options {
 	bool create;	     /* make the store if the directory is missing or empty */
 	bool read_only;	     /* for `check`: nothing is written, nothing is recovered */
 	const char *owner;   /* what the lock tells others: the mount point */
+	const char *version; /* of the program, for the record of its start */
 	const char *boot_id; /* NULL: this machine's; a test gives another to play a reboot */
 };
 
@@ -83,6 +84,9 @@ struct store_event {
 	 */
 	int (*patch)(struct bytes value, struct bytes current, struct buffer *ret_value,
 		     bool *ret_partial);
+	/* The key whose document `patch` gets, as it stood before this batch's event just in front
+	 * of this one (a change of key is a DELETE and a PUT). Absent: the event's own key, now. */
+	struct bytes patch_key;
 };
 
 /* The collection of a key that has no table beside it: the part before the first ':', else "_". */

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "store/internal.h"
+
+static const char *const type_names[] = {
+	[STORE_PUT] = "PUT",
+	[STORE_DELETE] = "DELETE",
+	[STORE_TRUNCATE] = "TRUNCATE",
+	[STORE_MESSAGE] = "MESSAGE",
+};
+
+const char *store_type_name(enum store_type type)
+{
+	return (size_t)type < ARRAY_SIZE(type_names) ? type_names[type] : NULL;
+}
+
+enum store_type store_type_of(struct bytes name)
+{
+	for (size_t i = STORE_PUT; i < ARRAY_SIZE(type_names); i++)
+		if (bytes_equal(name, bytes_of(type_names[i])))
+			return (enum store_type)i;
+	return 0;
+}
+
+struct bytes store_key_collection(struct bytes key)
+{
+	const char *colon = key.n ? memchr(key.p, ':', key.n) : NULL;
+
+	if (!colon || colon == key.p)
+		return BYTES("_");
+	return (struct bytes){key.p, (size_t)(colon - key.p)};
+}
+
+int line_render_text(struct buffer *out, struct bytes text, bool base64)
+{
+	if (!base64)
+		return buffer_add_json_string(out, text);
+	if (buffer_add(out, "\"", 1) < 0 || buffer_add_base64(out, text) < 0)
+		return -ENOMEM;
+	return buffer_add(out, "\"", 1);
+}
+
+/* The metadata's text with what the store has to say added as last members. */
+static int render_metadata(struct buffer *out, const struct line_parts *parts)
+{
+	struct bytes m = parts->metadata;
+	const char *encoding = parts->add_encoding ? "\"encoding\":\"base64\"" : "";
+	const char *partial = parts->add_partial ? "\"partial\":true" : "";
+	const char *between = *encoding && *partial ? "," : "";
+
+	if (!*encoding && !*partial)
+		return m.p ? (buffer_printf(out, ",\"metadata\":") < 0 ||
+					      buffer_add_bytes(out, m) < 0
+				      ? -ENOMEM
+				      : 0)
+			   : 0;
+	size_t n = m.p ? m.n : 0;
+	while (n && m.p[n - 1] != '}')
+		n--;
+	n -= n > 0;
+	bool empty = true;
+	for (size_t i = 1; i < n && empty; i++)
+		empty = memchr(" \t\r\n", m.p[i], 4) != NULL;
+	if (buffer_printf(out, ",\"metadata\":") < 0 ||
+	    buffer_add(out, n ? m.p : "{", n ? n : 1) < 0)
+		return -ENOMEM;
+	return buffer_printf(out, "%s%s%s%s}", empty ? "" : ",", encoding, between, partial);
+}
+
+int line_render(struct buffer *out, const struct line_parts *parts, struct span *ret_quoted)
+{
+	static const char key_member[] = "\",\"key\":";
+	const char *type = type_names[parts->type];
+
+	if (buffer_add(out, ",\"type\":\"", 9) < 0 || buffer_add(out, type, strlen(type)) < 0 ||
+	    buffer_add(out, key_member, sizeof(key_member) - 1) < 0 ||
+	    buffer_add_json_string(out, parts->key) < 0)
+		return -ENOMEM;
+	*ret_quoted = (struct span){0};
+	if (parts->value.p) {
+		if (buffer_add(out, ",\"value\":", 9) < 0)
+			return -ENOMEM;
+		size_t at = out->n;
+		if (line_render_text(out, parts->value, parts->base64) < 0)
+			return -ENOMEM;
+		*ret_quoted = (struct span){at, out->n - at, true};
+	} else if (parts->type == STORE_DELETE) {
+		if (buffer_add(out, ",\"value\":null", 13) < 0)
+			return -ENOMEM;
+	}
+	if (buffer_printf(out, ",\"timestamp_ms\":%lld", (long long)parts->timestamp_ms) < 0)
+		return -ENOMEM;
+	return render_metadata(out, parts);
+}
+
+struct store_batch *store_batch_new(struct store *store)
+{
+	struct store_batch *batch = calloc(1, sizeof(*batch));
+
+	if (batch)
+		batch->store = store;
+	return batch;
+}
+
+void store_batch_clear(struct store_batch *batch)
+{
+	batch->arena.n = 0;
+	batch->ops.n = 0;
+	batch->count = 0;
+	batch->source = (struct span){0};
+	if (batch->arena.cap > ((size_t)8 << 20))
+		buffer_free(&batch->arena);
+}
+
+void store_batch_free(struct store_batch *batch)
+{
+	if (!batch)
+		return;
+	buffer_free(&batch->arena);
+	buffer_free(&batch->ops);
+	free(batch->events);
+	free(batch);
+}
+
+size_t store_batch_count(const struct store_batch *batch)
+{
+	return batch->count;
+}
+
+size_t store_batch_size(const struct store_batch *batch)
+{
+	return batch->arena.n;
+}
+
+/* Copies a slice into the arena; -ENOMEM with *rc set, which makes a row of calls short. */
+static struct span keep(struct store_batch *batch, struct bytes s, int *rc)
+{
+	struct span span = {batch->arena.n, s.n, s.p != NULL};
+
+	if (s.p && buffer_add_bytes(&batch->arena, s) < 0)
+		*rc = -ENOMEM;
+	return span;
+}
+
+static int check_text(const struct store_batch *batch, const struct store_event *event,
+		      struct bytes text, const char *what, struct error *error)
+{
+	uint64_t limit = atomic_load(&batch->store->max_document_bytes);
+
+	if (!text.p || text.n <= limit)
+		return 0;
+	return error_set(error, -EFBIG, "the %s of key %.100s has %zu bytes, the limit is %llu",
+			 what, event->key.p, text.n, (unsigned long long)limit);
+}
+
+static int check_event(const struct store_batch *batch, const struct store_event *event,
+		       struct bytes collection, struct error *error)
+{
+	if (event->key.n > STORE_KEY_MAX)
+		return error_set(error, -EFBIG, "a key has %zu bytes, the limit is %d",
+				 event->key.n, STORE_KEY_MAX);
+	if (!event->key.n)
+		return error_set(error, -EINVAL, "the key is empty");
+	if (!bytes_are_utf8(event->key))
+		return error_set(error, -EINVAL, "the key is not UTF-8");
+	if (!collection.n || collection.n > STORE_NAME_MAX || !bytes_are_utf8(collection))
+		return error_set(error, -EINVAL,
+				 "a collection's name must be UTF-8 of 1 to %d bytes",
+				 STORE_NAME_MAX);
+	if (event->metadata.p && memchr(event->metadata.p, '\n', event->metadata.n))
+		return error_set(error, -EINVAL, "the metadata has more than one line");
+	int rc = check_text(batch, event, event->value, "value", error);
+	if (rc == 0)
+		rc = check_text(batch, event, event->before, "before_snapshot", error);
+	if (rc == 0)
+		rc = check_text(batch, event, event->after, "after_snapshot", error);
+	return rc;
+}
+
+static int make_room(struct store_batch *batch)
+{
+	if (batch->count < batch->capacity)
+		return 0;
+	size_t capacity = batch->capacity ? batch->capacity * 2 : 16;
+	struct prepared *events = realloc(batch->events, capacity * sizeof(*events));
+	if (!events)
+		return -ENOMEM;
+	batch->events = events;
+	batch->capacity = capacity;
+	return 0;
+}
+
+static int prepare(struct store_batch *batch, const struct store_event *event,
+		   struct bytes collection, struct prepared *p)
+{
+	int rc = 0;
+
+	*p = (struct prepared){
+		.type = event->type,
+		.timestamp_ms = event->timestamp_ms,
+		.encoded = event->encoded,
+		.patch = event->patch,
+	};
+	p->binary = event->value.p && !bytes_are_utf8(event->value);
+	p->base64 = p->encoded || p->binary ||
+		    (event->before.p && !bytes_are_utf8(event->before)) ||
+		    (event->after.p && !bytes_are_utf8(event->after));
+	p->collection = keep(batch, collection, &rc);
+	p->key = keep(batch, event->key, &rc);
+	p->value = keep(batch, event->value, &rc);
+	p->metadata = keep(batch, event->metadata, &rc);
+	p->before = keep(batch, event->before, &rc);
+	p->after = keep(batch, event->after, &rc);
+	p->patch_key = keep(batch, event->patch_key, &rc);
+	if (rc < 0 || p->patch) /* a patched value is rendered at the commit */
+		return rc;
+	struct line_parts parts = {
+		.type = event->type,
+		.key = event->key,
+		.value = event->value,
+		.metadata = event->metadata,
+		.timestamp_ms = event->timestamp_ms,
+		.base64 = p->base64,
+		.add_encoding = p->base64 && !p->encoded,
+	};
+	p->part.at = batch->arena.n;
+	rc = line_render(&batch->arena, &parts, &p->quoted);
+	p->part.n = batch->arena.n - p->part.at;
+	p->part.there = true;
+	return rc;
+}
+
+int store_batch_add(struct store_batch *batch, const struct store_event *event, struct error *error)
+{
+	struct bytes collection =
+		event->collection.p ? event->collection : store_key_collection(event->key);
+	size_t start = batch->arena.n;
+
+	int rc = check_event(batch, event, collection, error);
+	if (rc < 0)
+		return rc;
+	if (make_room(batch) < 0)
+		return -ENOMEM;
+	rc = prepare(batch, event, collection, &batch->events[batch->count]);
+	if (rc < 0)
+		batch->arena.n = start;
+	else
+		batch->count++;
+	return rc;
+}
+
+int store_batch_source(struct store_batch *batch, struct bytes name, uint64_t position,
+		       int64_t time_us)
+{
+	int rc = 0;
+
+	batch->source = keep(batch, name, &rc);
+	batch->source_position = position;
+	batch->source_time_us = time_us;
+	return rc;
+}
+
+int store_batch_ops(struct store_batch *batch, const char *type, struct bytes details)
+{
+	size_t start = batch->ops.n;
+
+	if (buffer_add(&batch->ops, type, strlen(type) + 1) < 0 ||
+	    buffer_add_bytes(&batch->ops, details) < 0 || buffer_add(&batch->ops, "", 1) < 0) {
+		batch->ops.n = start;
+		return -ENOMEM;
+	}
+	return 0;
+}

@@ -1,0 +1,630 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/group.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/statvfs.h>
+
+/* Sequences and positions are reserved in steps of this size, ahead of their use. */
+#define RESERVE_SEQUENCES (UINT64_C(1) << 20)
+#define RESERVE_BYTES	  (UINT64_C(1) << 30)
+
+#define ROOM_MARGIN ((uint64_t)16 << 20)
+#define ROOM_STEP   ((uint64_t)16 << 20)
+
+/* An event as it goes into the log: its slices, resolved. */
+struct resolved {
+	const struct store_batch *batch;
+	const struct prepared *prepared;
+	struct collection *collection;
+	struct overlay_entry *entry; /* NULL if nobody needs its document */
+	struct bytes value;
+	struct bytes part;
+	struct bytes quoted;
+	struct bytes before; /* filled from the current document, else absent */
+	bool base64;
+	bool binary;
+	bool partial;
+};
+
+static int grow_lists(struct commit *c, size_t need)
+{
+	if (need <= c->list_capacity)
+		return 0;
+	size_t capacity = c->list_capacity ? c->list_capacity * 2 : 64;
+	struct collection **touched = realloc(c->touched, capacity * sizeof(*touched));
+	if (touched)
+		c->touched = touched;
+	struct collection **in_block = realloc(c->in_block, capacity * sizeof(*in_block));
+	if (in_block)
+		c->in_block = in_block;
+	if (!touched || !in_block)
+		return -ENOMEM;
+	c->list_capacity = capacity;
+	return 0;
+}
+
+static int touch(struct commit *c, struct collection *it)
+{
+	if (it->touched)
+		return 0;
+	if (grow_lists(c, c->touched_count + 1) < 0)
+		return -ENOMEM;
+	it->touched = true;
+	c->touched[c->touched_count++] = it;
+	return 0;
+}
+
+/* Interned but never written collections (a commit failed) come along, so that ids have no hole. */
+static struct collection *touch_named(struct store *store, struct bytes name)
+{
+	struct collections *all = &store->collections;
+	struct collection *it = collections_intern(all, name);
+
+	if (!it || touch(&store->commit, it) < 0)
+		return NULL;
+	for (uint32_t id = it->id; id > 1 && !atomic_load(&all->by_id[id - 2]->visible); id--)
+		if (touch(&store->commit, all->by_id[id - 2]) < 0)
+			return NULL;
+	return it;
+}
+
+/* ---- which documents are needed ---- */
+
+static bool fills_before(const struct store *store, const struct prepared *p)
+{
+	return store->config.snapshots != STORE_SNAPSHOTS_NONE && !p->before.there &&
+	       (p->type == STORE_PUT || p->type == STORE_DELETE);
+}
+
+static struct bytes document_key(const struct store_batch *batch, const struct prepared *p)
+{
+	return span_bytes(batch, p->patch && p->patch_key.there ? p->patch_key : p->key);
+}
+
+static int want_documents(struct store *store, const struct store_batch *batch)
+{
+	struct commit *c = &store->commit;
+
+	for (size_t i = 0; i < batch->count; i++) {
+		const struct prepared *p = &batch->events[i];
+		bool before = fills_before(store, p);
+		if (!before && !p->patch)
+			continue;
+		struct collection *it = touch_named(store, span_bytes(batch, p->collection));
+		if (!it)
+			return -ENOMEM;
+		if (before && overlay_want(&c->overlay, it->id, span_bytes(batch, p->key)) < 0)
+			return -ENOMEM;
+		if (p->patch && overlay_want(&c->overlay, it->id, document_key(batch, p)) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* ---- one event ---- */
+
+static int patch_value(struct store *store, struct resolved *r, struct error *error)
+{
+	struct commit *c = &store->commit;
+	const struct prepared *p = r->prepared;
+	struct overlay_entry *e =
+		overlay_find(&c->overlay, r->collection->id, document_key(r->batch, p));
+	struct bytes current = p->patch_key.there ? e->previous.text : e->current.text;
+	struct buffer text = {0};
+
+	int rc = p->patch(r->value, current, &text, &r->partial);
+	if (rc == 0 && text.n > store->config.max_document_bytes)
+		rc = error_set(error, -EFBIG, "a document would have %zu bytes, the limit is %llu",
+			       text.n, (unsigned long long)store->config.max_document_bytes);
+	if (rc == 0)
+		rc = overlay_keep(&c->overlay, &text, &r->value);
+	buffer_free(&text);
+	r->binary = !bytes_are_utf8(r->value);
+	r->base64 |= r->binary;
+	return rc;
+}
+
+static int render_again(struct store *store, struct resolved *r)
+{
+	const struct prepared *p = r->prepared;
+	struct buffer *out = &store->commit.scratch;
+	struct line_parts parts = {
+		.type = p->type,
+		.key = span_bytes(r->batch, p->key),
+		.value = r->value,
+		.metadata = span_bytes(r->batch, p->metadata),
+		.timestamp_ms = p->timestamp_ms,
+		.base64 = r->base64,
+		.add_encoding = r->base64 && !p->encoded,
+		.add_partial = r->partial,
+	};
+	struct span quoted;
+
+	out->n = 0;
+	if (line_render(out, &parts, &quoted) < 0)
+		return -ENOMEM;
+	r->part = buffer_bytes(out);
+	r->quoted = quoted.there ? (struct bytes){out->p + quoted.at, quoted.n} : (struct bytes){0};
+	return 0;
+}
+
+/* Finds out all that the line and the document are made of. */
+static int resolve(struct store *store, const struct store_batch *batch, const struct prepared *p,
+		   struct resolved *r, struct error *error)
+{
+	*r = (struct resolved){
+		.batch = batch,
+		.prepared = p,
+		.collection = touch_named(store, span_bytes(batch, p->collection)),
+		.value = span_bytes(batch, p->value),
+		.part = span_bytes(batch, p->part),
+		.quoted = span_bytes(batch, p->quoted),
+		.base64 = p->base64,
+		.binary = p->binary,
+	};
+	if (!r->collection)
+		return -ENOMEM;
+	r->entry =
+		overlay_find(&store->commit.overlay, r->collection->id, span_bytes(batch, p->key));
+	if (p->patch) {
+		int rc = patch_value(store, r, error);
+		if (rc < 0)
+			return rc;
+	}
+	if (fills_before(store, p) && r->entry) {
+		r->before = r->entry->current.text;
+		r->base64 |= r->before.p && r->entry->current.binary;
+	}
+	return p->patch || r->base64 != p->base64 ? render_again(store, r) : 0;
+}
+
+static int add_member(struct buffer *out, struct bytes name, struct bytes text, bool base64)
+{
+	return buffer_add_bytes(out, name) < 0 || line_render_text(out, text, base64) < 0 ? -ENOMEM
+											  : 0;
+}
+
+static int render_snapshots(struct store *store, const struct resolved *r, struct buffer *out)
+{
+	static const struct bytes before = {",\"before_snapshot\":", 19};
+	static const struct bytes after = {",\"after_snapshot\":", 18};
+	const struct prepared *p = r->prepared;
+	struct bytes given = span_bytes(r->batch, p->before);
+
+	if (!given.p)
+		given = r->before;
+	if (given.p && add_member(out, before, given, r->base64) < 0)
+		return -ENOMEM;
+	given = span_bytes(r->batch, p->after);
+	if (given.p)
+		return add_member(out, after, given, r->base64);
+	if (p->type != STORE_PUT || store->config.snapshots != STORE_SNAPSHOTS_BOTH || r->partial)
+		return 0;
+	return buffer_add_bytes(out, after) < 0 || buffer_add_bytes(out, r->quoted) < 0 ? -ENOMEM
+											: 0;
+}
+
+/* {"sequence":N + part + snapshots + }\n */
+static int render_line(struct store *store, const struct resolved *r, uint64_t sequence,
+		       struct buffer *out)
+{
+	char head[40];
+	int n = snprintf(head, sizeof(head), "{\"sequence\":%llu", (unsigned long long)sequence);
+
+	if (buffer_add(out, head, (size_t)n) < 0 || buffer_add_bytes(out, r->part) < 0 ||
+	    render_snapshots(store, r, out) < 0)
+		return -ENOMEM;
+	return buffer_add(out, "}\n", 2);
+}
+
+/* ---- the document ---- */
+
+static void put_document(struct store *store, const struct resolved *r, uint64_t sequence)
+{
+	struct commit *c = &store->commit;
+	struct document_text now = {0};
+	char key[KEY_STATE_MAX], head[STATE_VALUE_HEAD];
+	struct bytes k = {key, key_state_write(r->collection->id,
+					       span_bytes(r->batch, r->prepared->key), 0, key)};
+
+	if (r->prepared->type == STORE_PUT) {
+		put_le64(head, sequence);
+		put_le64(head + 8, (uint64_t)r->prepared->timestamp_ms);
+		head[16] = r->binary ? STATE_FLAG_BINARY : 0;
+		db_batch_put2(store->db, c->db_batch, DB_STATE, k,
+			      (struct bytes){head, STATE_VALUE_HEAD}, r->value);
+		now = (struct document_text){r->value, r->binary};
+	} else {
+		db_batch_delete(store->db, c->db_batch, DB_STATE, k);
+	}
+	overlay_set(r->entry, now);
+}
+
+static void change_documents(struct store *store, const struct resolved *r, uint64_t sequence)
+{
+	struct key from = key_state_prefix(r->collection->id);
+	struct key to = key_state_prefix(r->collection->id + 1);
+
+	switch (r->prepared->type) {
+	case STORE_PUT:
+	case STORE_DELETE:
+		if (!r->partial)
+			put_document(store, r, sequence);
+		break;
+	case STORE_TRUNCATE:
+		db_batch_delete_range(store->db, store->commit.db_batch, DB_STATE, KEY_BYTES(from),
+				      KEY_BYTES(to));
+		overlay_truncate(&store->commit.overlay, r->collection->id);
+		break;
+	case STORE_MESSAGE:
+		break;
+	}
+}
+
+/* ---- blocks and the index ---- */
+
+static int end_run(struct collection *it)
+{
+	char p[20];
+	size_t n = varint_write(p, it->run_start - it->run_base);
+
+	n += varint_write(p + n, it->run_length);
+	it->run_base = it->run_start + it->run_length;
+	return buffer_add(&it->runs, p, n);
+}
+
+static int count_event(struct commit *c, struct collection *it, uint64_t sequence, size_t length)
+{
+	int rc = 0;
+
+	if (!it->in_block) {
+		it->in_block = true;
+		it->block_first = it->run_start = it->run_base = sequence;
+		it->block_position = it->pending.position;
+		it->block_count = 0;
+		it->run_length = 0;
+		it->runs.n = 0;
+		c->in_block[c->in_block_count++] = it; /* there is room: it is touched too */
+	} else if (sequence != it->run_start + it->run_length) {
+		rc = end_run(it);
+		it->run_start = sequence;
+		it->run_length = 0;
+	}
+	it->run_length++;
+	it->block_count++;
+	it->pending.position += length;
+	it->pending.events++;
+	it->pending.last_sequence = sequence;
+	it->pending.last_ms = c->commit_ms;
+	return rc;
+}
+
+static int index_collection(struct store *store, struct collection *it)
+{
+	struct db_batch *batch = store->commit.db_batch;
+	struct key s = key_index('S', it->id, it->block_first);
+	struct key p = key_index('P', it->id, it->block_position);
+	char head[INDEX_S_HEAD], first[8];
+
+	if (end_run(it) < 0)
+		return -ENOMEM;
+	put_le64(head, it->block_position);
+	put_le32(head + 8, it->block_count);
+	put_le32(head + 12, (uint32_t)(it->pending.position - it->block_position));
+	put_le64(first, it->block_first);
+	db_batch_put2(store->db, batch, DB_INDEX, KEY_BYTES(s), (struct bytes){head, sizeof(head)},
+		      buffer_bytes(&it->runs));
+	db_batch_put(store->db, batch, DB_INDEX, KEY_BYTES(p), (struct bytes){first, 8});
+	it->in_block = false;
+	return 0;
+}
+
+static int end_block(struct store *store)
+{
+	struct commit *c = &store->commit;
+	struct block_builder *b = &c->block;
+
+	if (!b->count)
+		return 0;
+	uint64_t position = c->position - b->lines.n;
+	struct key log = key_log(b->first), p = key_index('P', 0, position);
+	char first[8];
+	block_builder_finish(b, position, c->commit_ms, 1);
+	put_le64(first, b->first);
+	db_batch_put2(store->db, c->db_batch, DB_LOG, KEY_BYTES(log), buffer_bytes(&b->head),
+		      buffer_bytes(&b->lines));
+	db_batch_put(store->db, c->db_batch, DB_INDEX, KEY_BYTES(p), (struct bytes){first, 8});
+	for (size_t i = 0; i < c->in_block_count; i++)
+		if (index_collection(store, c->in_block[i]) < 0)
+			return -ENOMEM;
+	c->in_block_count = 0;
+	block_builder_start(b, c->next_sequence);
+	return 0;
+}
+
+static int add_event(struct store *store, const struct store_batch *batch, const struct prepared *p,
+		     struct error *error)
+{
+	struct commit *c = &store->commit;
+	struct block_builder *b = &c->block;
+	struct resolved r;
+
+	if (c->next_sequence > STORE_SEQUENCE_MAX)
+		return error_set(error, -ENOSPC, "the sequences are used up");
+	int rc = resolve(store, batch, p, &r, error);
+	if (rc < 0)
+		return rc;
+	if (b->count && b->lines.n + r.part.n > 2 * BLOCK_TARGET) {
+		rc = end_block(store);
+		if (rc < 0)
+			return rc;
+	}
+	size_t start = b->lines.n;
+	uint64_t sequence = c->next_sequence++;
+	rc = render_line(store, &r, sequence, &b->lines);
+	if (rc < 0)
+		return rc;
+	size_t length = b->lines.n - start;
+	rc = block_builder_add(b, (uint32_t)length, r.collection->id, p->type, p->timestamp_ms);
+	if (rc == 0)
+		rc = count_event(c, r.collection, sequence, length);
+	if (rc < 0)
+		return rc;
+	c->position += length;
+	change_documents(store, &r, sequence);
+	return b->lines.n >= BLOCK_TARGET ? end_block(store) : 0;
+}
+
+/* ---- the group ---- */
+
+static void group_start(struct store *store)
+{
+	struct commit *c = &store->commit;
+	int64_t now = clock_wall_ms(), last = atomic_load(&store->last_ms);
+
+	c->commit_ms = now > last ? now : last;
+	db_batch_clear(c->db_batch);
+	block_builder_start(&c->block, c->next_sequence);
+	c->in_block_count = 0;
+	c->touched_count = 0;
+}
+
+/* Back to what is published. */
+static void group_revert(struct store *store, uint64_t sequence, uint64_t position, uint64_t ops)
+{
+	struct commit *c = &store->commit;
+
+	for (size_t i = 0; i < c->touched_count; i++) {
+		collection_revert(c->touched[i]);
+		c->touched[i]->touched = false;
+		c->touched[i]->in_block = false;
+	}
+	overlay_clear(&c->overlay);
+	c->next_sequence = sequence;
+	c->position = position;
+	c->next_ops = ops;
+}
+
+static int add_ops(struct store *store, const struct store_batch *batch)
+{
+	const char *p = batch->ops.p, *end = p + batch->ops.n;
+	int rc = 0;
+
+	while (p < end && rc == 0) {
+		const char *type = p;
+		struct bytes details = {p + strlen(p) + 1, 0};
+		details.n = strlen(details.p);
+		p = details.p + details.n + 1;
+		if (!details.n)
+			details.p = NULL;
+		rc = commit_ops(store, store->commit.db_batch, type, details);
+	}
+	return rc;
+}
+
+static int judge(struct store *store, struct waiter *w)
+{
+	const struct store_batch *b = w->batch;
+	struct bytes name = span_bytes(b, b->source);
+
+	switch (source_judge(store, name, b->source_position, b->source_time_us)) {
+	case SOURCE_NEW:
+		return 0;
+	case SOURCE_SEEN:
+		w->committed.skipped = true;
+		return 0;
+	case SOURCE_OTHER_SERVER:
+		break;
+	}
+	return error_set(w->error, -ESTALE,
+			 "source %.*s: a position not above the stored one but with a newer time: "
+			 "this is another or a restored server; to accept it, write "
+			 "{\"%.*s\":null} to ctl/sources.json",
+			 (int)name.n, name.p, (int)name.n, name.p);
+}
+
+static int add_batch(struct store *store, struct waiter *w)
+{
+	const struct store_batch *batch = w->batch;
+	int rc = batch->source.there ? judge(store, w) : 0;
+
+	if (rc < 0 || w->committed.skipped)
+		return rc;
+	uint64_t first = store->commit.next_sequence;
+	for (size_t i = 0; i < batch->count && rc == 0; i++)
+		rc = add_event(store, batch, &batch->events[i], w->error);
+	if (rc == 0)
+		rc = add_ops(store, batch);
+	if (rc == 0 && batch->source.there)
+		source_put(store, store->commit.db_batch, span_bytes(batch, batch->source),
+			   batch->source_position, batch->source_time_us, batch->count);
+	if (rc == 0 && batch->count) {
+		w->committed.first = first;
+		w->committed.last = store->commit.next_sequence - 1;
+	}
+	return rc;
+}
+
+static int group_load(struct store *store, struct waiter *list, struct error *error)
+{
+	for (struct waiter *w = list; w; w = w->next)
+		if (w->rc == 0 && want_documents(store, w->batch) < 0)
+			return -ENOMEM;
+	return overlay_load(&store->commit.overlay, store->db, error);
+}
+
+/* Makes the database's batch of all that have not failed. -EAGAIN: one failed alone, make it anew
+ * without that one. */
+static int group_make(struct store *store, struct waiter *list, struct error *error)
+{
+	group_start(store);
+	int rc = group_load(store, list, error);
+	if (rc < 0)
+		return rc;
+	for (struct waiter *w = list; w; w = w->next) {
+		if (w->rc < 0)
+			continue;
+		w->committed = (struct store_committed){0};
+		w->rc = add_batch(store, w);
+		if (w->rc < 0)
+			return -EAGAIN;
+	}
+	return end_block(store);
+}
+
+/* The disk must never be full when RocksDB writes: there has to be room for what is in memory, for
+ * the batch in the write-ahead log, and for a margin. */
+static int check_room(struct store *store, uint64_t bytes, struct error *error)
+{
+	struct commit *c = &store->commit;
+	struct statvfs fs;
+
+	if (c->room_bytes >= bytes) {
+		c->room_bytes -= bytes;
+		return 0;
+	}
+	if (statvfs(store->path, &fs) < 0)
+		return error_set(error, -errno, "asking the store's disk for its room failed");
+	uint64_t free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
+	uint64_t need = ROOM_MARGIN + db_memory_bytes(store->db) + 2 * bytes;
+	if (free_bytes < need)
+		return error_set(error, -ENOSPC, "the store's disk has %llu MiB left, %llu needed",
+				 (unsigned long long)free_bytes >> 20,
+				 (unsigned long long)need >> 20);
+	uint64_t step = (free_bytes - need) / 4;
+	c->room_bytes = step < ROOM_STEP ? step : ROOM_STEP;
+	return 0;
+}
+
+/* The next sequence and position, and a new reservation if the old one is used up. True if the
+ * reservation has to be on the disk before anyone sees what it covers. */
+static bool put_ends(struct store *store)
+{
+	struct commit *c = &store->commit;
+	struct key end = key_meta('E'), reserved = key_meta('R');
+	char value[24];
+
+	put_le64(value, c->next_sequence);
+	put_le64(value + 8, c->position);
+	put_le64(value + 16, (uint64_t)c->commit_ms);
+	db_batch_put(store->db, c->db_batch, DB_META, KEY_BYTES(end), (struct bytes){value, 24});
+	if (c->next_sequence <= store->reserved_sequence && c->position <= store->reserved_position)
+		return false;
+	put_le64(value, c->next_sequence + RESERVE_SEQUENCES);
+	put_le64(value + 8, c->position + RESERVE_BYTES);
+	db_batch_put(store->db, c->db_batch, DB_META, KEY_BYTES(reserved),
+		     (struct bytes){value, 16});
+	return true;
+}
+
+static int group_write(struct store *store, struct waiter *list, uint64_t bytes,
+		       struct error *error)
+{
+	struct commit *c = &store->commit;
+	bool sync = store->config.visibility == STORE_VISIBLE_DURABLE;
+
+	for (struct waiter *w = list; w; w = w->next)
+		sync |= w->sync && w->rc == 0;
+	for (size_t i = 0; i < c->touched_count; i++)
+		collection_put(store, c->db_batch, c->touched[i]);
+	bool reserve = put_ends(store);
+	int rc = check_room(store, bytes, error);
+	if (rc == 0)
+		rc = db_write(store->db, c->db_batch, sync || reserve, error);
+	if (rc < 0)
+		return rc;
+	if (reserve) {
+		store->reserved_sequence = c->next_sequence + RESERVE_SEQUENCES;
+		store->reserved_position = c->position + RESERVE_BYTES;
+	}
+	uint64_t written = atomic_fetch_add(&store->written, 1) + 1;
+	if (sync || reserve) {
+		pthread_mutex_lock(&store->sync.mutex);
+		if (written > store->sync.synced)
+			store->sync.synced = written;
+		pthread_mutex_unlock(&store->sync.mutex);
+		atomic_fetch_add(&store->syncs, 1);
+	}
+	return 0;
+}
+
+static void publish_sources(struct store *store, struct waiter *list)
+{
+	for (struct waiter *w = list; w; w = w->next) {
+		const struct store_batch *b = w->batch;
+		if (w->rc < 0 || !b->source.there)
+			continue;
+		if (w->committed.skipped)
+			source_count_skipped(store, span_bytes(b, b->source));
+		else
+			w->rc = source_publish(store, span_bytes(b, b->source), b->source_position,
+					       b->source_time_us, b->count);
+	}
+}
+
+/* In this order: whoever sees a line finds its event file, and its collection's. */
+static void group_publish(struct store *store, struct waiter *list, uint64_t events)
+{
+	struct commit *c = &store->commit;
+
+	publish_sources(store, list);
+	for (size_t i = 0; i < c->touched_count; i++) {
+		collection_publish(c->touched[i]);
+		c->touched[i]->touched = false;
+	}
+	overlay_clear(&c->overlay);
+	if (events) {
+		atomic_store(&store->last_ms, c->commit_ms);
+		atomic_fetch_add(&store->events, events);
+		atomic_store(&store->last_sequence, c->next_sequence - 1);
+		atomic_store(&store->end, c->position);
+	}
+	atomic_fetch_add(&store->commits, 1);
+	atomic_fetch_add(&store->written_events, events);
+}
+
+void group_commit(struct store *store, struct waiter *list)
+{
+	struct commit *c = &store->commit;
+	uint64_t sequence = c->next_sequence, position = c->position, ops = c->next_ops;
+	struct error error = {""};
+	int rc;
+
+	while ((rc = group_make(store, list, &error)) == -EAGAIN)
+		group_revert(store, sequence, position, ops);
+	if (rc == 0)
+		rc = group_write(store, list, c->position - position, &error);
+	if (rc == 0) {
+		group_publish(store, list, c->next_sequence - sequence);
+		return;
+	}
+	group_revert(store, sequence, position, ops);
+	for (struct waiter *w = list; w; w = w->next) {
+		if (w->rc < 0)
+			continue;
+		w->rc = error_set(w->error, rc, "%s", error.text);
+		w->committed = (struct store_committed){0};
+	}
+}

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+/*
+ * What the files of the store share.
+ *
+ * Locks, in the order in which they may be taken together:
+ *   commit.mutex      the queue of waiting commits, and who leads
+ *   settings_mutex    configuration and sources, as they stand in memory
+ *   collections.lock  the table of collections (a reader-writer lock)
+ *   sync.mutex        who syncs, and how far
+ * The leader of a commit holds none of them while it writes; what only the leader touches is
+ * marked so. What readers need without a lock is atomic and only grows.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "store/block.h"
+#include "store/db.h"
+#include "store/keys.h"
+#include "store/overlay.h"
+#include "store/store.h"
+
+/* How far a stream has come. */
+struct progress {
+	uint64_t position;
+	uint64_t events;
+	uint64_t last_sequence;
+	int64_t last_ms;
+};
+
+struct collection {
+	uint32_t id;
+	char *name;
+	size_t name_size;
+	struct collection *next_in_bucket;
+
+	/* Leader only: the group in the making, and the block in it. */
+	struct progress pending;
+	bool touched;
+	bool in_block;
+	uint64_t block_first;
+	uint64_t block_position;
+	uint32_t block_count;
+	uint64_t run_start; /* the run of sequences that is being counted */
+	uint64_t run_length;
+	uint64_t run_base; /* end of the run before it */
+	struct buffer runs;
+
+	/* What readers see. */
+	_Atomic bool visible;
+	_Atomic uint64_t end;
+	_Atomic uint64_t events;
+	_Atomic uint64_t last_sequence;
+	_Atomic int64_t last_ms;
+};
+
+struct collections {
+	pthread_rwlock_t lock;
+	struct collection **by_id; /* by_id[id - 1] */
+	uint32_t count;
+	uint32_t capacity;
+	struct collection **buckets;
+	uint32_t bucket_count; /* a power of two */
+};
+
+struct source {
+	char *name;
+	uint64_t position;
+	int64_t time_us;
+	uint64_t events;
+	uint64_t skipped;
+	struct source *next;
+};
+
+struct span {
+	size_t at;
+	size_t n;
+	bool there;
+};
+
+/* An event in a batch: slices of the batch's arena, and its line but for the sequence and what the
+ * commit adds. */
+struct prepared {
+	enum store_type type;
+	bool base64;  /* texts are shown as base64 */
+	bool encoded; /* and the metadata said so from the start */
+	bool binary;  /* the value is not UTF-8 */
+	int64_t timestamp_ms;
+	struct span collection, key, value, metadata, before, after, patch_key;
+	struct span part;   /* ,"type":… up to the metadata */
+	struct span quoted; /* the value as it stands in part */
+	int (*patch)(struct bytes value, struct bytes current, struct buffer *ret_value,
+		     bool *ret_partial);
+};
+
+struct store_batch {
+	struct store *store;
+	struct buffer arena;
+	struct prepared *events;
+	size_t count;
+	size_t capacity;
+	struct span source;
+	uint64_t source_position;
+	int64_t source_time_us;
+	struct buffer ops; /* type NUL details NUL, one after another */
+};
+
+static inline struct bytes span_bytes(const struct store_batch *batch, struct span s)
+{
+	return s.there ? (struct bytes){batch->arena.p + s.at, s.n} : (struct bytes){0};
+}
+
+struct waiter;
+
+/* The leader's tools, reused from commit to commit. */
+struct commit {
+	pthread_mutex_t mutex;
+	struct waiter *head;
+	struct waiter **tail;
+	bool leading;
+	unsigned turns_waiting; /* for commit_turn_start() */
+	pthread_cond_t turn;
+
+	/* Leader only. */
+	struct db_batch *db_batch;
+	struct block_builder block;
+	struct overlay overlay;
+	struct buffer scratch;
+	struct collection **touched;
+	size_t touched_count;
+	struct collection **in_block;
+	size_t in_block_count;
+	size_t list_capacity; /* of both lists */
+	uint64_t next_sequence;
+	uint64_t position;
+	int64_t commit_ms;
+	uint64_t next_ops;
+	uint64_t room_bytes; /* bytes that may be written before the disk is asked again */
+};
+
+struct store {
+	char *path;
+	bool read_only;
+	int lock_fd;
+	struct db *db;
+	char identity[33];
+	int64_t created_ms;
+	enum store_last_end last_end;
+
+	struct collections collections;
+	struct store_gap *gaps;
+	size_t gap_count;
+
+	pthread_mutex_t settings_mutex;
+	struct store_config config; /* changed by who leads and under the mutex */
+	_Atomic uint64_t max_document_bytes;
+	struct source *sources; /* in the order of names */
+
+	struct commit commit;
+	uint64_t reserved_sequence; /* leader only */
+	uint64_t reserved_position;
+
+	/* What readers see; last_sequence is stored before end, so that a line that is seen has a
+	 * name that is found. */
+	_Atomic uint64_t last_sequence;
+	_Atomic uint64_t end;
+	_Atomic uint64_t events;
+	_Atomic int64_t last_ms;
+	_Atomic uint64_t floor;
+
+	_Atomic uint64_t commits;
+	_Atomic uint64_t written_events;
+	_Atomic uint64_t syncs;
+	_Atomic uint64_t written; /* counts writes, to know what a sync covered */
+
+	struct {
+		pthread_mutex_t mutex;
+		pthread_cond_t done;
+		bool running;
+		uint64_t synced; /* the value of `written` that is on the disk */
+	} sync;
+
+	void (*listener)(void *context);
+	void *listener_context;
+};
+
+/* batch.c */
+
+/* What a line is made of, but for the sequence and the snapshots. */
+struct line_parts {
+	enum store_type type;
+	struct bytes key, value, metadata;
+	int64_t timestamp_ms;
+	bool base64;
+	bool add_encoding;
+	bool add_partial;
+};
+
+/* Appends ,"type":… to the metadata; ret_quoted is where in `out` the value stands. */
+int line_render(struct buffer *out, const struct line_parts *parts, struct span *ret_quoted);
+/* Appends a document's text as a JSON string. */
+int line_render_text(struct buffer *out, struct bytes text, bool base64);
+
+/* collection.c */
+
+int collections_init(struct collections *c);
+void collections_free(struct collections *c);
+/* Loads all records of the database. */
+int collections_load(struct store *store, struct error *error);
+/* Leader only: the collection of that name, made (invisible yet) if there is none. NULL: no memory.
+ */
+struct collection *collections_intern(struct collections *c, struct bytes name);
+/* NULL if there is no such id or readers do not see it yet. */
+struct collection *collections_get(struct collections *c, uint32_t id);
+/* Puts the record of its pending progress into the batch. */
+void collection_put(struct store *store, struct db_batch *batch, const struct collection *c);
+/* Lets readers see the pending progress. */
+void collection_publish(struct collection *c);
+/* Throws the pending progress away. */
+void collection_revert(struct collection *c);
+
+/* commit.c */
+
+int commit_init(struct store *store);
+void commit_free(struct commit *commit);
+/* Puts an ops event into a batch that the leader, or store_open(), writes. */
+int commit_ops(struct store *store, struct db_batch *batch, const char *type, struct bytes details);
+/* Takes the lead without a commit of one's own, for a change of settings: no commit runs until
+ * commit_turn_end(). Returns the leader's empty batch, which the caller writes. */
+struct db_batch *commit_turn_start(struct store *store);
+void commit_turn_end(struct store *store);
+
+/* source.c */
+
+int sources_load(struct store *store, struct error *error);
+void sources_free(struct store *store);
+enum source_verdict { SOURCE_NEW, SOURCE_SEEN, SOURCE_OTHER_SERVER };
+/* Leader only: what is to be done with a batch of that source. */
+enum source_verdict source_judge(struct store *store, struct bytes name, uint64_t position,
+				 int64_t time_us);
+void source_put(struct store *store, struct db_batch *batch, struct bytes name, uint64_t position,
+		int64_t time_us, uint64_t events);
+int source_publish(struct store *store, struct bytes name, uint64_t position, int64_t time_us,
+		   uint64_t events);
+void source_count_skipped(struct store *store, struct bytes name);
+
+/* stream.c */
+
+/* The block that holds `sequence`; the iterator, of family log, stands on it and pins it. -ENOENT.
+ */
+int stream_block(struct db_iterator *it, uint64_t sequence, struct block *ret_block,
+		 struct error *error);
+
+/* An entry of the index under 'S'. */
+struct index_entry {
+	uint64_t first;
+	uint64_t position;
+	uint32_t count;
+	uint32_t bytes;
+	struct bytes runs;
+};
+
+int index_entry_parse(struct bytes key, struct bytes value, struct index_entry *ret_entry,
+		      struct error *error);

@@ -1,0 +1,587 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading: streams by byte position, events by sequence, a collection's events in order. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "store/internal.h"
+
+/* A read of at least this size is a scan, which should not push other things out of the cache. */
+#define SCAN_SIZE (64 << 10)
+
+int stream_block(struct db_iterator *it, uint64_t sequence, struct block *ret_block,
+		 struct error *error)
+{
+	struct key key = key_log(sequence);
+	struct bytes k, v;
+
+	db_iterator_seek_back(it, KEY_BYTES(key));
+	int rc = db_iterator_get(it, &k, &v, error);
+	if (rc <= 0)
+		return rc < 0 ? rc : -ENOENT;
+	rc = block_parse(v, ret_block, error);
+	if (rc < 0)
+		return rc;
+	return sequence - ret_block->first < ret_block->count ? 0 : -ENOENT;
+}
+
+int index_entry_parse(struct bytes key, struct bytes value, struct index_entry *ret_entry,
+		      struct error *error)
+{
+	if (key.n != KEY_INDEX_SIZE || value.n < INDEX_S_HEAD)
+		return error_set(error, -EBADMSG, "an entry of the index is cut");
+	*ret_entry = (struct index_entry){
+		.first = get_be64(key.p + 5),
+		.position = get_le64(value.p),
+		.count = get_le32(value.p + 8),
+		.bytes = get_le32(value.p + 12),
+		.runs = {value.p + INDEX_S_HEAD, value.n - INDEX_S_HEAD},
+	};
+	return 0;
+}
+
+/* ---- where a sequence stands in a stream ---- */
+
+/* The end of what is at or below a sequence, and the start of what is above it; between them is a
+ * hole, or nothing. */
+struct place {
+	uint64_t behind;
+	uint64_t ahead;
+};
+
+/* The position of the stream's next block, where the iterator is about to go; else its end. */
+static int next_position(struct store *store, struct db_iterator *it, uint32_t collection,
+			 uint64_t *ret_position, struct error *error)
+{
+	struct bytes k, v;
+	uint64_t first;
+	struct index_entry entry;
+	struct block block;
+
+	int rc = db_iterator_get(it, &k, &v, error);
+	if (rc < 0)
+		return rc;
+	if (rc == 0 || (collection && !key_index_read(k, 'S', collection, &first))) {
+		*ret_position = store_stream_end(store, collection);
+		return 0;
+	}
+	rc = collection ? index_entry_parse(k, v, &entry, error) : block_parse(v, &block, error);
+	if (rc == 0)
+		*ret_position = collection ? entry.position : block.position;
+	return rc;
+}
+
+static int place_in_log(struct store *store, uint64_t sequence, struct place *ret_place,
+			struct error *error)
+{
+	struct db_iterator *it = db_iterator_open(store->db, DB_LOG, false);
+	struct key key = key_log(sequence);
+	struct bytes k, v;
+	struct block b;
+
+	db_iterator_seek_back(it, KEY_BYTES(key));
+	int rc = db_iterator_get(it, &k, &v, error);
+	if (rc > 0) {
+		rc = block_parse(v, &b, error);
+		if (rc == 0 && sequence - b.first + 1 < b.count) {
+			ret_place->behind = ret_place->ahead =
+				b.position +
+				block_line_offset(&b, (uint32_t)(sequence - b.first) + 1);
+			db_iterator_close(it);
+			return 0;
+		}
+		ret_place->behind = block_end(&b);
+		db_iterator_next(it);
+	} else if (rc == 0) {
+		ret_place->behind = 0;
+		db_iterator_seek(it, KEY_BYTES(key));
+	}
+	if (rc == 0)
+		rc = next_position(store, it, 0, &ret_place->ahead, error);
+	db_iterator_close(it);
+	return rc;
+}
+
+/* Bytes of the collection's lines in a block up to `sequence`, and whether more follow. */
+static size_t bytes_up_to(const struct block *b, uint32_t collection, uint64_t sequence,
+			  bool *ret_more)
+{
+	size_t n = 0;
+
+	*ret_more = false;
+	for (uint32_t i = 0; i < b->count; i++) {
+		struct store_event_info e = block_event(b, i);
+		if (e.collection != collection)
+			continue;
+		if (e.sequence > sequence) {
+			*ret_more = true;
+			break;
+		}
+		n += e.length;
+	}
+	return n;
+}
+
+static int place_in_entry(struct store *store, const struct index_entry *entry, uint32_t collection,
+			  uint64_t sequence, struct place *ret_place, bool *ret_more,
+			  struct error *error)
+{
+	struct db_iterator *it = db_iterator_open(store->db, DB_LOG, false);
+	struct block b;
+
+	int rc = stream_block(it, entry->first, &b, error);
+	if (rc == 0)
+		ret_place->behind = ret_place->ahead =
+			entry->position + bytes_up_to(&b, collection, sequence, ret_more);
+	db_iterator_close(it);
+	return rc == -ENOENT ? error_set(error, -EBADMSG, "sequence %llu is missing in the log",
+					 (unsigned long long)entry->first)
+			     : rc;
+}
+
+static int place_in_collection(struct store *store, uint32_t collection, uint64_t sequence,
+			       struct place *ret_place, struct error *error)
+{
+	struct db_iterator *it = db_iterator_open(store->db, DB_INDEX, false);
+	struct key key = key_index('S', collection, sequence);
+	struct index_entry entry;
+	struct bytes k, v;
+	uint64_t first;
+	bool more = false;
+
+	db_iterator_seek_back(it, KEY_BYTES(key));
+	int rc = db_iterator_get(it, &k, &v, error);
+	if (rc > 0 && key_index_read(k, 'S', collection, &first)) {
+		rc = index_entry_parse(k, v, &entry, error);
+		if (rc == 0)
+			rc = place_in_entry(store, &entry, collection, sequence, ret_place, &more,
+					    error);
+		db_iterator_next(it);
+	} else if (rc >= 0) {
+		ret_place->behind = 0;
+		db_iterator_seek(it, KEY_BYTES(key));
+		rc = 0;
+	}
+	if (rc == 0 && !more)
+		rc = next_position(store, it, collection, &ret_place->ahead, error);
+	db_iterator_close(it);
+	return rc;
+}
+
+static int place_of(struct store *store, uint32_t collection, uint64_t sequence,
+		    struct place *ret_place, struct error *error)
+{
+	uint64_t end = store_stream_end(store, collection);
+
+	int rc = collection ? place_in_collection(store, collection, sequence, ret_place, error)
+			    : place_in_log(store, sequence, ret_place, error);
+	/* What was committed since is not asked for. */
+	if (ret_place->ahead > end)
+		ret_place->ahead = end;
+	if (ret_place->behind > end)
+		ret_place->behind = end;
+	return rc;
+}
+
+int store_stream_seek(struct store *store, uint32_t collection, uint64_t sequence,
+		      uint64_t *ret_position, struct error *error)
+{
+	struct place place = {0};
+	uint64_t floor = store_floor(store);
+
+	if (sequence + 1 < floor)
+		sequence = floor - 1;
+	if (sequence == 0 && store->gap_count == 0) {
+		*ret_position = 0;
+		return 0;
+	}
+	int rc = place_of(store, collection, sequence, &place, error);
+	if (rc == 0)
+		*ret_position = place.ahead;
+	return rc;
+}
+
+int store_stream_tell(struct store *store, uint32_t collection, uint64_t sequence,
+		      uint64_t *ret_position, struct error *error)
+{
+	struct place place = {0};
+
+	int rc = place_of(store, collection, sequence, &place, error);
+	if (rc == 0)
+		*ret_position = place.behind;
+	return rc;
+}
+
+uint64_t store_stream_end(struct store *store, uint32_t collection)
+{
+	if (!collection)
+		return atomic_load(&store->end);
+	struct collection *c = collections_get(&store->collections, collection);
+	return c ? atomic_load(&c->end) : 0;
+}
+
+int store_stream_stat(struct store *store, uint32_t collection, struct store_stream *ret_stream)
+{
+	struct store_stream s = {0};
+
+	if (collection) {
+		struct collection *c = collections_get(&store->collections, collection);
+		if (!c)
+			return -ENOENT;
+		s.end = atomic_load(&c->end);
+		s.events = atomic_load(&c->events);
+		s.last_sequence = atomic_load(&c->last_sequence);
+		s.last_ms = atomic_load(&c->last_ms);
+	} else {
+		s.end = atomic_load(&store->end);
+		s.events = atomic_load(&store->events);
+		s.last_sequence = atomic_load(&store->last_sequence);
+		s.last_ms = atomic_load(&store->last_ms);
+	}
+	int rc = store_stream_seek(store, collection, store_floor(store) - 1, &s.base, NULL);
+	if (s.base > s.end)
+		s.end = s.base;
+	*ret_stream = s;
+	return rc;
+}
+
+/* ---- bytes by position ---- */
+
+/* What a read has copied so far. */
+struct copy {
+	char *p;
+	size_t size;
+	size_t done;
+	uint64_t position; /* of the next byte */
+};
+
+static void copy_some(struct copy *copy, const char *from, size_t n)
+{
+	size_t left = copy->size - copy->done;
+
+	n = n < left ? n : left;
+	memcpy(copy->p + copy->done, from, n);
+	copy->done += n;
+	copy->position += n;
+}
+
+/* Below the floor nothing is given any more, whatever is still on the disk. */
+static int check_floor(struct store *store, uint64_t sequence)
+{
+	return sequence < store_floor(store) ? -ESTALE : 0;
+}
+
+/* The sequence of the line that byte `offset` of the block's lines belongs to. */
+static uint64_t sequence_at(const struct block *b, size_t offset)
+{
+	uint32_t i = 0;
+
+	for (size_t end = block_event(b, 0).length; i + 1 < b->count && end <= offset; i++)
+		end += block_event(b, i + 1).length;
+	return b->first + i;
+}
+
+static int copy_block(struct store *store, const struct block *b, struct copy *copy)
+{
+	if (copy->position < b->position || copy->position >= block_end(b))
+		return copy->done ? 0 : -EBADMSG;
+	size_t offset = copy->position - b->position;
+	if (!copy->done && b->first < store_floor(store)) {
+		int rc = check_floor(store, sequence_at(b, offset));
+		if (rc < 0)
+			return rc;
+	}
+	copy_some(copy, b->lines.p + offset, b->lines.n - offset);
+	return 1;
+}
+
+/* Puts an iterator of the log on the block that holds this position of the whole log. */
+static int seek_block(struct store *store, struct db_iterator *log, uint64_t position,
+		      struct error *error)
+{
+	struct db_iterator *index = db_iterator_open(store->db, DB_INDEX, false);
+	struct key key = key_index('P', 0, position);
+	struct bytes k, v;
+	uint64_t at;
+
+	db_iterator_seek_back(index, KEY_BYTES(key));
+	int rc = db_iterator_get(index, &k, &v, error);
+	if (rc > 0 && key_index_read(k, 'P', 0, &at) && v.n == 8) {
+		struct key first = key_log(get_le64(v.p));
+		db_iterator_seek(log, KEY_BYTES(first));
+	} else if (rc >= 0) {
+		rc = error_set(error, -EBADMSG, "the log has no block for position %llu",
+			       (unsigned long long)position);
+	}
+	db_iterator_close(index);
+	return rc < 0 ? rc : 0;
+}
+
+static int read_log(struct store *store, struct copy *copy, struct error *error)
+{
+	struct db_iterator *log = db_iterator_open(store->db, DB_LOG, copy->size >= SCAN_SIZE);
+	struct bytes k, v;
+	struct block b;
+
+	int rc = seek_block(store, log, copy->position, error);
+	while (rc == 0 && copy->done < copy->size) {
+		rc = db_iterator_get(log, &k, &v, error);
+		if (rc <= 0)
+			break;
+		rc = block_parse(v, &b, error);
+		if (rc == 0)
+			rc = copy_block(store, &b, copy);
+		if (rc <= 0) /* damage, below the floor, or the start of a hole */
+			break;
+		db_iterator_next(log);
+		rc = 0;
+	}
+	db_iterator_close(log);
+	return rc < 0 ? rc : 0;
+}
+
+/* Copies the collection's lines from a block; `skip` bytes of them were read before. */
+static int copy_collection(struct store *store, const struct block *b, uint32_t collection,
+			   size_t skip, struct copy *copy)
+{
+	const char *line = b->lines.p;
+
+	for (uint32_t i = 0; i < b->count && copy->done < copy->size; i++) {
+		struct store_event_info e = block_event(b, i);
+		size_t from = skip < e.length ? skip : e.length;
+		if (e.collection == collection) {
+			skip -= from;
+			if (from < e.length && !copy->done && check_floor(store, e.sequence) < 0)
+				return -ESTALE;
+			copy_some(copy, line + from, e.length - from);
+		}
+		line += e.length;
+	}
+	return 0;
+}
+
+/* One block's part of a collection's stream: the entry's first sequence finds the block. */
+static int read_entry(struct store *store, struct db_iterator *log, uint32_t collection,
+		      uint64_t entry_position, struct bytes value, struct copy *copy,
+		      struct error *error)
+{
+	struct block b;
+	size_t before = copy->done;
+
+	if (value.n != 8)
+		return error_set(error, -EBADMSG, "an entry of the index is cut");
+	int rc = stream_block(log, get_le64(value.p), &b, error);
+	if (rc == 0)
+		rc = copy_collection(store, &b, collection, copy->position - entry_position, copy);
+	if (rc == -ENOENT || (rc == 0 && copy->done == before && !before))
+		rc = error_set(error, -EBADMSG, "the log lacks sequence %llu",
+			       (unsigned long long)get_le64(value.p));
+	return rc;
+}
+
+static int read_collection(struct store *store, uint32_t collection, struct copy *copy,
+			   struct error *error)
+{
+	bool scan = copy->size >= SCAN_SIZE;
+	struct db_iterator *index = db_iterator_open(store->db, DB_INDEX, false);
+	struct db_iterator *log = db_iterator_open(store->db, DB_LOG, scan);
+	struct key key = key_index('P', collection, copy->position);
+	struct bytes k, v;
+	uint64_t at;
+	int rc;
+
+	db_iterator_seek_back(index, KEY_BYTES(key));
+	while ((rc = db_iterator_get(index, &k, &v, error)) > 0 && copy->done < copy->size) {
+		if (!key_index_read(k, 'P', collection, &at) ||
+		    (copy->done && at != copy->position))
+			break; /* the end, or a hole */
+		rc = read_entry(store, log, collection, at, v, copy, error);
+		if (rc < 0)
+			break;
+		db_iterator_next(index);
+	}
+	db_iterator_close(log);
+	db_iterator_close(index);
+	return rc < 0 ? rc : 0;
+}
+
+ssize_t store_stream_read(struct store *store, uint32_t collection, uint64_t position, char *p,
+			  size_t size, struct error *error)
+{
+	uint64_t end = store_stream_end(store, collection);
+
+	if (position >= end || !size)
+		return 0;
+	if (end - position < size)
+		size = end - position;
+	struct copy copy = {.p = p, .size = size, .position = position};
+	int rc = collection ? read_collection(store, collection, &copy, error)
+			    : read_log(store, &copy, error);
+	if (rc < 0 && !copy.done)
+		return rc;
+	if (!copy.done)
+		return error_set(error, -EBADMSG, "the stream has nothing at position %llu",
+				 (unsigned long long)position);
+	return (ssize_t)copy.done;
+}
+
+/* ---- single events ---- */
+
+int store_event_get(struct store *store, uint64_t sequence, struct store_event_info *ret_info,
+		    struct buffer *line, struct error *error)
+{
+	struct block b;
+
+	if (sequence < store_floor(store) || sequence > store_last_sequence(store))
+		return -ENOENT;
+	struct db_iterator *it = db_iterator_open(store->db, DB_LOG, false);
+	int rc = stream_block(it, sequence, &b, error);
+	if (rc == 0) {
+		uint32_t i = (uint32_t)(sequence - b.first);
+		*ret_info = block_event(&b, i);
+		if (line)
+			rc = buffer_add(line, b.lines.p + block_line_offset(&b, i),
+					ret_info->length);
+	}
+	db_iterator_close(it);
+	return rc;
+}
+
+/* ---- the events of a collection ---- */
+
+struct store_event_cursor {
+	struct store *store;
+	struct db_iterator *it;
+	uint32_t collection;
+	uint64_t end; /* the last sequence that there was */
+	struct bytes runs;
+	uint64_t next; /* of the run */
+	uint64_t left;
+	bool in_entry;
+};
+
+int store_event_cursor_open(struct store *store, uint32_t collection, uint64_t from,
+			    struct store_event_cursor **ret_cursor, struct error *error)
+{
+	struct store_event_cursor *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return -ENOMEM;
+	c->store = store;
+	c->collection = collection;
+	c->end = store_last_sequence(store);
+	c->it = db_iterator_open(store->db, DB_INDEX, false);
+	store_event_cursor_seek(c, from);
+	*ret_cursor = c;
+	return 0;
+}
+
+void store_event_cursor_close(struct store_event_cursor *cursor)
+{
+	if (!cursor)
+		return;
+	db_iterator_close(cursor->it);
+	free(cursor);
+}
+
+/* The next run of the entry that the iterator stands on. 1, 0 at its end. */
+static int next_run(struct store_event_cursor *c, struct error *error)
+{
+	uint64_t skip, length;
+
+	if (!c->runs.n)
+		return 0;
+	size_t n = varint_read(c->runs, &skip);
+	size_t m = n ? varint_read((struct bytes){c->runs.p + n, c->runs.n - n}, &length) : 0;
+	if (!m)
+		return error_set(error, -EBADMSG, "an entry of the index is malformed");
+	c->runs.p += n + m;
+	c->runs.n -= n + m;
+	c->next += skip;
+	c->left = length;
+	return 1;
+}
+
+/* Takes the entry under the iterator. 1, 0 behind the collection's last one. */
+static int take_entry(struct store_event_cursor *c, struct error *error)
+{
+	struct index_entry entry;
+	struct bytes k, v;
+	uint64_t first;
+
+	int rc = db_iterator_get(c->it, &k, &v, error);
+	if (rc <= 0 || !key_index_read(k, 'S', c->collection, &first))
+		return rc < 0 ? rc : 0;
+	rc = index_entry_parse(k, v, &entry, error);
+	if (rc < 0)
+		return rc;
+	c->runs = entry.runs;
+	c->next = entry.first;
+	c->left = 0;
+	c->in_entry = true;
+	return 1;
+}
+
+/* 1 with c->left > 0, 0 at the end. */
+static int have_run(struct store_event_cursor *c, struct error *error)
+{
+	while (!c->left) {
+		int rc = c->in_entry ? next_run(c, error) : 0;
+		if (rc < 0)
+			return rc;
+		if (rc > 0)
+			continue;
+		if (c->in_entry)
+			db_iterator_next(c->it);
+		rc = take_entry(c, error);
+		if (rc <= 0)
+			return rc;
+	}
+	return 1;
+}
+
+int store_event_cursor_next(struct store_event_cursor *cursor, uint64_t *ret_sequence,
+			    struct error *error)
+{
+	uint64_t floor = store_floor(cursor->store);
+	int rc;
+
+	while ((rc = have_run(cursor, error)) > 0) {
+		if (cursor->next + cursor->left <= floor) { /* trimmed meanwhile */
+			cursor->next += cursor->left;
+			cursor->left = 0;
+			continue;
+		}
+		if (cursor->next < floor) {
+			cursor->left -= floor - cursor->next;
+			cursor->next = floor;
+		}
+		if (cursor->next > cursor->end)
+			return 0;
+		*ret_sequence = cursor->next++;
+		cursor->left--;
+		return 1;
+	}
+	return rc;
+}
+
+int store_event_cursor_seek(struct store_event_cursor *cursor, uint64_t from)
+{
+	struct key key = key_index('S', cursor->collection, from);
+	struct bytes k, v;
+	uint64_t first;
+
+	db_iterator_seek_back(cursor->it, KEY_BYTES(key));
+	if (db_iterator_get(cursor->it, &k, &v, NULL) <= 0 ||
+	    !key_index_read(k, 'S', cursor->collection, &first))
+		db_iterator_seek(cursor->it, KEY_BYTES(key));
+	cursor->in_entry = false;
+	cursor->left = 0;
+	int rc = take_entry(cursor, NULL);
+	while (rc > 0 && (rc = have_run(cursor, NULL)) > 0 && cursor->next < from) {
+		uint64_t skip = from - cursor->next;
+		skip = skip < cursor->left ? skip : cursor->left;
+		cursor->next += skip;
+		cursor->left -= skip;
+	}
+	return rc < 0 ? rc : 0;
+}
