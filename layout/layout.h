@@ -90,6 +90,9 @@ int layout_root(struct layout *layout, struct node *ret_node);
 /* -ENOENT, -ENOTDIR, -ENAMETOOLONG. Caller frees the node. */
 int layout_lookup(struct layout *layout, const struct node *parent, const char *name,
 		  struct node *ret_node, struct stat *ret_stat, struct error *error);
+/* Appends the node's path in the mount, such as /in/events; for people, so names may be patterns.
+ */
+int layout_path(struct layout *layout, const struct node *node, struct buffer *ret_path);
 /* The target of a NODE_LINK. Borrowed for ever. */
 const char *layout_readlink(struct layout *layout, const struct node *node);
 /* What a create, mkdir, unlink, rmdir or rename of this name in this directory is told: the errno.

@@ -1,21 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 /*
- * File names and what they stand for. Every encoding has its inverse, and distinct things never
- * share a name.
+ * File names and what they stand for. Each thing has exactly one name, and only that one is read
+ * back: a name that no encoding gives (%41 for 'A', %2f for '/') is -EINVAL. So distinct things
+ * never share a name, and distinct names never open the same thing.
  *
- *   sequence    digits, written with 16, read with any number of leading zeros; 0 is none
- *   collection  percent-encoded (%2F): '/', control characters (0x00-0x1f, 0x7f), '%', a leading
- *               '.', bytes of no valid UTF-8; the reserved names `tail`, `log.ndjson` and names
- *               that end in `.json` or `.ndjson` have their last byte encoded
- *   document    KEY.json, where KEY is the key without "COLLECTION:", encoded the same way (no
- *               name is reserved behind .json); a key without that prefix is marked by `%_` in
- *               front; an empty rest is `%_` alone behind the prefix form `%.`
+ *   sequence    DIGITS, written with 16 and read with any number of leading zeros; 0 is none
+ *   text        the bytes as they are, but %XX (two upper-case hexadecimal digits) for '/', '%',
+ *               control characters (0x00-0x1f, 0x7f), bytes that are not UTF-8, and a '.' at the
+ *               very start; the empty text is `%.`
+ *   collection  its text; where the text would be `tail` or `log.ndjson` or would end in `.json` or
+ *               `.ndjson`, its last byte is written %XX too (`tai%6C`, `log.ndjso%6E`)
+ *   document    REST.json, where REST is the text of the key behind "COLLECTION:" (a key that is
+ *               "COLLECTION:" and no more is `%..json`); a key without that prefix is %_KEY.json,
+ *               with the text of the whole key
  *   source      like a collection
+ *
+ * The name of a database's table becomes a collection by name_table_write(), before all this.
  */
 #include "store/store.h"
 
 #define NAME_SEQUENCE_DIGITS 16
+#define NAME_BYTES_MAX	     255
 
 /* "0000000000000042" + suffix into p (at least 16 + strlen(suffix) + 1 bytes, more beyond 10^16).
  */
@@ -23,10 +29,21 @@ void name_sequence_write(uint64_t sequence, const char *suffix, char *p);
 /* Reads DIGITS + suffix. -EINVAL: not such a name, 0, or above STORE_SEQUENCE_MAX. */
 int name_sequence_read(const char *name, const char *suffix, uint64_t *ret_sequence);
 
-/* Appends the encoded name; 0, -ENOMEM, -ENAMETOOLONG (over 255 bytes). */
+/*
+ * Append the encoded name, with a NUL behind it that n does not count. 0, -ENOMEM, or
+ * -ENAMETOOLONG (over 255 bytes); then the buffer is as before.
+ */
 int name_collection_write(struct bytes collection, struct buffer *ret_name);
-/* Appends the collection that the name stands for. -EINVAL: no encoding gives this name. */
-int name_collection_read(const char *name, struct buffer *ret_collection);
-
 int name_document_write(struct bytes collection, struct bytes key, struct buffer *ret_name);
+
+/* Append what the name stands for. -EINVAL: no encoding gives this name; -ENAMETOOLONG, -ENOMEM. On
+ * an error the buffer is as before. */
+int name_collection_read(const char *name, struct buffer *ret_collection);
 int name_document_read(struct bytes collection, const char *name, struct buffer *ret_key);
+
+/*
+ * Appends the collection of a database's table: `table` in the schema public, else `schema.table`.
+ * A '.' or '%' inside either's own name is written %2E or %25, so that "a.b" in public, "a"."b" and
+ * "a"."b.c" beside "a.b"."c" are collections of their own. 0 or -ENOMEM.
+ */
+int name_table_write(struct bytes schema, struct bytes table, struct buffer *ret_collection);

@@ -187,6 +187,14 @@ int store_stream_tell(struct store *store, uint32_t collection, uint64_t sequenc
 ssize_t store_stream_read(struct store *store, uint32_t collection, uint64_t position, char *p,
 			  size_t size, struct error *error);
 
+/*
+ * What is left of the line at a position, also below the floor, as long as it is on the disk: its
+ * bytes from there on are appended to `text` unless the position is its first byte. ret_next is the
+ * sequence of the first line that begins at or behind the position.
+ */
+int store_stream_line(struct store *store, uint32_t collection, uint64_t position,
+		      uint64_t *ret_next, struct buffer *text, struct error *error);
+
 struct store_event_info {
 	uint64_t sequence;
 	uint32_t collection;

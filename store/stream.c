@@ -294,26 +294,23 @@ static int copy_block(struct store *store, const struct block *b, struct copy *c
 	return 1;
 }
 
-/* Puts an iterator of the log on the block that holds this position of the whole log. */
-static int seek_block(struct store *store, struct db_iterator *log, uint64_t position,
-		      struct error *error)
+/* The block that a position of a stream lies in, and the position where the stream enters it. */
+static int block_of_position(struct store *store, struct db_iterator *log, uint32_t collection,
+			     uint64_t position, struct block *ret_block, uint64_t *ret_start,
+			     struct error *error)
 {
 	struct db_iterator *index = db_iterator_open(store->db, DB_INDEX, false);
-	struct key key = key_index('P', 0, position);
+	struct key key = key_index('P', collection, position);
 	struct bytes k, v;
-	uint64_t at;
 
 	db_iterator_seek_back(index, KEY_BYTES(key));
 	int rc = db_iterator_get(index, &k, &v, error);
-	if (rc > 0 && key_index_read(k, 'P', 0, &at) && v.n == 8) {
-		struct key first = key_log(get_le64(v.p));
-		db_iterator_seek(log, KEY_BYTES(first));
-	} else if (rc >= 0) {
-		rc = error_set(error, -EBADMSG, "the log has no block for position %llu",
-			       (unsigned long long)position);
-	}
+	if (rc > 0 && key_index_read(k, 'P', collection, ret_start) && v.n == 8)
+		rc = stream_block(log, get_le64(v.p), ret_block, error);
+	else if (rc >= 0)
+		rc = -ENOENT;
 	db_iterator_close(index);
-	return rc < 0 ? rc : 0;
+	return rc;
 }
 
 static int read_log(struct store *store, struct copy *copy, struct error *error)
@@ -321,19 +318,15 @@ static int read_log(struct store *store, struct copy *copy, struct error *error)
 	struct db_iterator *log = db_iterator_open(store->db, DB_LOG, copy->size >= SCAN_SIZE);
 	struct bytes k, v;
 	struct block b;
+	uint64_t start;
 
-	int rc = seek_block(store, log, copy->position, error);
-	while (rc == 0 && copy->done < copy->size) {
+	int rc = block_of_position(store, log, 0, copy->position, &b, &start, error);
+	while (rc == 0 && (rc = copy_block(store, &b, copy)) > 0 && copy->done < copy->size) {
+		db_iterator_next(log);
 		rc = db_iterator_get(log, &k, &v, error);
 		if (rc <= 0)
 			break;
 		rc = block_parse(v, &b, error);
-		if (rc == 0)
-			rc = copy_block(store, &b, copy);
-		if (rc <= 0) /* damage, below the floor, or the start of a hole */
-			break;
-		db_iterator_next(log);
-		rc = 0;
 	}
 	db_iterator_close(log);
 	return rc < 0 ? rc : 0;
@@ -422,6 +415,33 @@ ssize_t store_stream_read(struct store *store, uint32_t collection, uint64_t pos
 		return error_set(error, -EBADMSG, "the stream has nothing at position %llu",
 				 (unsigned long long)position);
 	return (ssize_t)copy.done;
+}
+
+int store_stream_line(struct store *store, uint32_t collection, uint64_t position,
+		      uint64_t *ret_next, struct buffer *text, struct error *error)
+{
+	struct db_iterator *log = db_iterator_open(store->db, DB_LOG, false);
+	struct block b;
+	uint64_t at;
+
+	int rc = block_of_position(store, log, collection, position, &b, &at, error);
+	const char *line = rc == 0 ? b.lines.p : NULL;
+	for (uint32_t i = 0; rc == 0 && i < b.count; i++) {
+		struct store_event_info e = block_event(&b, i);
+		if (!collection || e.collection == collection) {
+			*ret_next = e.sequence + (position > at);
+			if (position < at + e.length) {
+				size_t skip = position > at ? position - at : 0;
+				rc = skip ? buffer_add(text, line + skip, e.length - skip) : 0;
+				break;
+			}
+			at += e.length;
+			*ret_next = e.sequence + 1;
+		}
+		line += e.length;
+	}
+	db_iterator_close(log);
+	return rc;
 }
 
 /* ---- single events ---- */

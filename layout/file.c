@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What all open files have in common. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "layout/tree.h"
+
+void content_put(struct content *content)
+{
+	if (!content || --content->references)
+		return;
+	buffer_free(&content->bytes);
+	free(content);
+}
+
+ssize_t read_bytes(struct bytes from, uint64_t offset, char *p, size_t size)
+{
+	if (offset >= from.n)
+		return 0;
+	size_t n = from.n - offset < size ? from.n - offset : size;
+	memcpy(p, from.p + offset, n);
+	return (ssize_t)n;
+}
+
+static int check_access(struct layout *layout, const struct node *node, int flags,
+			struct error *error)
+{
+	bool writing = (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC);
+
+	if (!node->row->file)
+		return -EISDIR;
+	if (!writing)
+		return 0;
+	if (layout->options.read_only)
+		return error_set(error, -EROFS, "the mount is read-only");
+	if (!node->row->file->writable)
+		return error_set(error, -EPERM, "this is history, which does not change");
+	return 0;
+}
+
+int layout_file_open(struct layout *layout, const struct node *node, int flags,
+		     struct content **shared, struct file **ret_file, struct error *error)
+{
+	int rc = check_access(layout, node, flags, error);
+
+	if (rc < 0)
+		return rc;
+	const struct file_operations *ops = node->row->file;
+	struct file *file = calloc(1, ops->size);
+	if (!file)
+		return -ENOMEM;
+	file->ops = ops;
+	file->layout = layout;
+	file->node = *node;
+	file->writable = (flags & O_ACCMODE) != O_RDONLY;
+	file->node.text = malloc(node->text_size + 1);
+	if (!file->node.text) {
+		free(file);
+		return -ENOMEM;
+	}
+	if (node->text_size)
+		memcpy(file->node.text, node->text, node->text_size);
+	rc = ops->open ? ops->open(file, shared, error) : 0;
+	if (rc < 0) {
+		node_free(&file->node);
+		free(file);
+		return rc;
+	}
+	*ret_file = file;
+	return 0;
+}
+
+ssize_t layout_file_read(struct file *file, uint64_t offset, char *p, size_t size,
+			 struct error *error)
+{
+	return file->ops->read ? file->ops->read(file, offset, p, size, error) : 0;
+}
+
+bool layout_file_ready(struct file *file, uint64_t offset)
+{
+	return file->ops->ready ? file->ops->ready(file, offset) : true;
+}
+
+ssize_t layout_file_write(struct file *file, const char *p, size_t size, int flags,
+			  struct error *error)
+{
+	return file->ops->write ? file->ops->write(file, p, size, flags, error) : -EBADF;
+}
+
+int layout_file_flush(struct file *file, struct error *error)
+{
+	return file->ops->flush ? file->ops->flush(file, error) : 0;
+}
+
+int layout_file_sync(struct file *file, struct error *error)
+{
+	return file->writable ? store_sync(file->layout->store, error) : 0;
+}
+
+int layout_file_close(struct file *file, struct error *error)
+{
+	int rc = file->ops->close ? file->ops->close(file, error) : 0;
+
+	node_free(&file->node);
+	free(file);
+	return rc;
+}
+
+static ssize_t read_text(struct file *file, uint64_t offset, char *p, size_t size,
+			 struct error *error)
+{
+	return read_bytes((struct bytes){file->node.text, file->node.text_size}, offset, p, size);
+}
+
+const struct file_operations file_of_text = {
+	.size = sizeof(struct file),
+	.read = read_text,
+};

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* in/: files that take lines. What a line means is the format's; here is how lines come together
+ * from writes, and what a write answers. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "layout/formats/format.h"
+#include "layout/formats/json.h"
+#include "layout/names.h"
+#include "layout/tree.h"
+
+int in_find_source(struct layout *layout, const struct node *parent, const char *name,
+		   struct node *ret_node, struct error *error)
+{
+	_cleanup_(buffer_free) struct buffer source = {0};
+	static const char prefix[] = "wal2json@";
+
+	if (strncmp(name, prefix, sizeof(prefix) - 1) != 0 ||
+	    name_collection_read(name + sizeof(prefix) - 1, &source) < 0)
+		return -ENOENT;
+	if (memchr(source.p, 0, source.n))
+		return -ENOENT;
+	node_take_text(ret_node, &source);
+	return 0;
+}
+
+int in_stat(struct layout *layout, const struct node *node, const struct content *content,
+	    struct stat *st, struct error *error)
+{
+	struct store_stream stream;
+
+	if (node->text_size)
+		st->st_ino =
+			ino_of_text(row_of(node), 0, (struct bytes){node->text, node->text_size});
+	int rc = store_stream_stat(layout->store, 0, &stream);
+	st->st_mtim = time_of_ms(stream.last_ms);
+	return rc;
+}
+
+struct lines_file {
+	struct file file;
+	struct format_state *state;
+	struct store_batch *batch;
+	struct buffer pending; /* a line that has begun */
+	bool skipping;	       /* the rest of a line that was too long */
+};
+
+static int lines_open(struct file *file, struct content **shared, struct error *error)
+{
+	struct lines_file *f = (struct lines_file *)file;
+	struct bytes source = BYTES("default");
+
+	if (!file->writable)
+		return 0;
+	if (file->node.text_size)
+		source = (struct bytes){file->node.text, file->node.text_size};
+	f->batch = store_batch_new(file->layout->store);
+	if (!f->batch)
+		return -ENOMEM;
+	return file->node.row->format->open(file->layout->store, source, &f->state);
+}
+
+static int commit(struct lines_file *f, int flags, struct error *error)
+{
+	return store_commit(f->file.layout->store, f->batch, flags & O_DSYNC, NULL, error);
+}
+
+/* A line over the limit is refused where it passes it, and what is left of it with it. */
+static int refuse_long(struct lines_file *f, struct error *error)
+{
+	f->pending.n = 0;
+	f->skipping = true;
+	store_batch_clear(f->batch);
+	return error_set(error, -EFBIG, "a line is longer than %llu bytes",
+			 (unsigned long long)store_line_limit(f->file.layout->store));
+}
+
+static int skip_rest(struct lines_file *f, const char *p, size_t size, struct error *error)
+{
+	f->skipping = memchr(p, '\n', size) == NULL;
+	return error_set(error, -EFBIG, "this is the rest of a line that was too long");
+}
+
+/* How far one write has come. */
+struct progress {
+	const char *p;
+	size_t size;
+	size_t taken;	  /* bytes of lines that the format has taken */
+	size_t committed; /* bytes that are in the log, or held by the format */
+	size_t joined;	  /* bytes of this write in `pending`, as its first line's rest */
+};
+
+/* The next complete line of the write; false if there is none. */
+static bool next_line(struct lines_file *f, struct progress *w, struct bytes *ret_line, int *ret_rc)
+{
+	const char *from = w->p + w->taken;
+	const char *newline = memchr(from, '\n', w->size - w->taken);
+
+	*ret_rc = 0;
+	if (!newline)
+		return false;
+	*ret_line = (struct bytes){from, (size_t)(newline - from)};
+	if (w->taken == 0 && f->pending.n) {
+		w->joined = ret_line->n;
+		*ret_rc = buffer_add_bytes(&f->pending, *ret_line);
+		*ret_line = buffer_bytes(&f->pending);
+	}
+	w->taken = (size_t)(newline - w->p) + 1;
+	return true;
+}
+
+/* What was accepted of the write stays accepted; the rest is for the next one, which says why. */
+static ssize_t stop(struct lines_file *f, const struct progress *w, int rc)
+{
+	store_batch_clear(f->batch);
+	if (w->committed) {
+		f->pending.n = 0;
+		return (ssize_t)w->committed;
+	}
+	/* The line's beginning was accepted by an earlier write. A bad line goes as a whole. When
+	 * only the commit failed, the same write may come again; but a source sends its whole
+	 * transaction again. */
+	bool again = rc != -EINVAL && rc != -EFBIG && !f->file.node.row->format->has_source;
+	f->pending.n = again ? f->pending.n - w->joined : 0;
+	return rc;
+}
+
+static int take_lines(struct lines_file *f, struct progress *w, int flags, struct error *error)
+{
+	const struct format *format = f->file.node.row->format;
+	struct bytes line;
+	int rc;
+
+	for (;;) {
+		size_t before = w->taken;
+		if (!next_line(f, w, &line, &rc))
+			return 0;
+		if (rc == 0)
+			rc = line.n > store_line_limit(f->file.layout->store)
+				     ? refuse_long(f, error)
+				     : format->line(f->state, f->batch, line, error);
+		f->skipping = false; /* this line's end has been seen */
+		if (rc < 0) {
+			w->taken = before;
+			return rc;
+		}
+		if (rc == FORMAT_COMMIT_NOW) {
+			rc = commit(f, flags, error);
+			if (rc < 0) {
+				store_batch_clear(f->batch);
+				return rc;
+			}
+			w->committed = w->taken;
+		}
+	}
+}
+
+/* The good lines in front of a bad one are committed all the same. */
+static int commit_taken(struct lines_file *f, struct progress *w, int flags, struct error *error)
+{
+	int rc = store_batch_count(f->batch) ? commit(f, flags, error) : 0;
+
+	if (rc == 0)
+		w->committed = w->taken;
+	return rc;
+}
+
+static ssize_t lines_write(struct file *file, const char *p, size_t size, int flags,
+			   struct error *error)
+{
+	struct lines_file *f = (struct lines_file *)file;
+	struct progress w = {.p = p, .size = size};
+
+	if (f->skipping)
+		return skip_rest(f, p, size, error);
+	int bad = take_lines(f, &w, flags, error);
+	int rc = commit_taken(f, &w, flags, bad < 0 ? NULL : error);
+	if (bad < 0 || rc < 0)
+		return stop(f, &w, bad < 0 ? bad : rc);
+	if (w.taken)
+		f->pending.n = 0;
+	size_t rest = size - w.taken;
+	if (f->pending.n + rest > store_line_limit(file->layout->store))
+		return w.taken ? (ssize_t)w.taken : refuse_long(f, error);
+	if (buffer_add(&f->pending, p + w.taken, rest) < 0)
+		return w.taken ? (ssize_t)w.taken : -ENOMEM;
+	return (ssize_t)size;
+}
+
+static int commit_pending(struct lines_file *f, struct error *error)
+{
+	int rc = f->file.node.row->format->line(f->state, f->batch, buffer_bytes(&f->pending),
+						error);
+
+	f->pending.n = 0;
+	if (rc == FORMAT_HOLD)
+		return 0;
+	if (rc >= 0)
+		rc = commit(f, 0, error);
+	store_batch_clear(f->batch);
+	return rc;
+}
+
+/* A last line without its end is committed as soon as it is a whole value: nothing that could
+ * still come would make another event of it. */
+static int lines_flush(struct file *file, struct error *error)
+{
+	struct lines_file *f = (struct lines_file *)file;
+
+	if (!f->pending.n || json_check(buffer_bytes(&f->pending), NULL) < 0)
+		return 0;
+	return commit_pending(f, error);
+}
+
+static int lines_close(struct file *file, struct error *error)
+{
+	struct lines_file *f = (struct lines_file *)file;
+	int rc = 0;
+
+	if (!file->writable)
+		return 0;
+	if (f->pending.n)
+		rc = commit_pending(f, error);
+	store_batch_free(f->batch);
+	if (f->state)
+		file->node.row->format->close(f->state);
+	buffer_free(&f->pending);
+	return rc;
+}
+
+const struct file_operations file_of_lines = {
+	.size = sizeof(struct lines_file),
+	.writable = true,
+	.open = lines_open,
+	.write = lines_write,
+	.flush = lines_flush,
+	.close = lines_close,
+};

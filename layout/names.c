@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "layout/names.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#define SUFFIX	  ".json"
+#define EMPTY	  "%."
+#define WHOLE_KEY "%_"
+
+/* ---- sequences ---- */
+
+void name_sequence_write(uint64_t sequence, const char *suffix, char *p)
+{
+	sprintf(p, "%0*" PRIu64 "%s", NAME_SEQUENCE_DIGITS, sequence, suffix);
+}
+
+int name_sequence_read(const char *name, const char *suffix, uint64_t *ret_sequence)
+{
+	uint64_t sequence = 0;
+	const char *p = name;
+
+	for (; *p >= '0' && *p <= '9'; p++) {
+		sequence = sequence * 10 + (uint64_t)(*p - '0');
+		if (sequence > STORE_SEQUENCE_MAX)
+			return -EINVAL;
+	}
+	if (sequence == 0 || strcmp(p, suffix) != 0)
+		return -EINVAL;
+	*ret_sequence = sequence;
+	return 0;
+}
+
+/* ---- texts ---- */
+
+static int add_percent(struct buffer *b, char c)
+{
+	static const char hex[] = "0123456789ABCDEF";
+	char text[3] = {'%', hex[(unsigned char)c >> 4], hex[(unsigned char)c & 15]};
+
+	return buffer_add(b, text, sizeof(text));
+}
+
+/* Bytes of the UTF-8 sequence at the start of the text; 0 if it is none. */
+static size_t utf8_length(struct bytes text)
+{
+	unsigned char lead = (unsigned char)text.p[0];
+	size_t n = lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+
+	if (lead < 0x80)
+		return 1;
+	return n <= text.n && bytes_are_utf8((struct bytes){text.p, n}) ? n : 0;
+}
+
+static bool needs_percent(char c)
+{
+	unsigned char byte = (unsigned char)c;
+
+	return byte < 0x20 || byte == 0x7f || c == '/' || c == '%';
+}
+
+static int text_write(struct bytes text, struct buffer *name)
+{
+	if (text.n == 0)
+		return buffer_add_bytes(name, BYTES(EMPTY));
+	for (size_t i = 0; i < text.n;) {
+		struct bytes left = {text.p + i, text.n - i};
+		size_t n = utf8_length(left);
+		bool percent = n == 0 || needs_percent(left.p[0]) || (i == 0 && left.p[0] == '.');
+		int rc = percent ? add_percent(name, left.p[0]) : buffer_add(name, left.p, n);
+		if (rc < 0)
+			return rc;
+		i += n ? n : 1;
+	}
+	return 0;
+}
+
+static int hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* Decodes what text_write() may have written. Whether it has, the caller asks by encoding again. */
+static int text_read(struct bytes name, struct buffer *text)
+{
+	if (bytes_equal(name, BYTES(EMPTY)))
+		return 0;
+	for (size_t i = 0; i < name.n; i++) {
+		char c = name.p[i];
+		if (c == '%') {
+			int high = i + 2 < name.n ? hex_digit(name.p[i + 1]) : -1;
+			int low = i + 2 < name.n ? hex_digit(name.p[i + 2]) : -1;
+			if (high < 0 || low < 0)
+				return -EINVAL;
+			c = (char)(high << 4 | low);
+			i += 2;
+		}
+		if (buffer_add(text, &c, 1) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static bool ends_in(struct bytes name, struct bytes end)
+{
+	return name.n >= end.n && memcmp(name.p + name.n - end.n, end.p, end.n) == 0;
+}
+
+static bool starts_with(struct bytes name, struct bytes start)
+{
+	return name.n >= start.n && memcmp(name.p, start.p, start.n) == 0;
+}
+
+/* What a buffer holds from `start` on. */
+static struct bytes bytes_from(const struct buffer *b, size_t start)
+{
+	struct bytes all = buffer_bytes(b);
+
+	return (struct bytes){all.p + start, all.n - start};
+}
+
+/* ---- the two kinds of names, without their limit ---- */
+
+static int collection_encode(struct bytes collection, struct buffer *name)
+{
+	size_t start = name->n;
+	int rc = text_write(collection, name);
+	if (rc < 0)
+		return rc;
+	struct bytes text = bytes_from(name, start);
+	if (!bytes_equal(text, BYTES("tail")) && !ends_in(text, BYTES(".json")) &&
+	    !ends_in(text, BYTES(".ndjson")))
+		return 0;
+	char last = name->p[--name->n];
+	return add_percent(name, last);
+}
+
+/* The part of the key behind "COLLECTION:", or an absent slice. */
+static struct bytes key_rest(struct bytes collection, struct bytes key)
+{
+	if (key.n <= collection.n || !starts_with(key, collection) || key.p[collection.n] != ':')
+		return (struct bytes){NULL, 0};
+	return (struct bytes){key.p + collection.n + 1, key.n - collection.n - 1};
+}
+
+static int document_encode(struct bytes collection, struct bytes key, struct buffer *name)
+{
+	struct bytes rest = key_rest(collection, key);
+	int rc = rest.p ? 0 : buffer_add_bytes(name, BYTES(WHOLE_KEY));
+
+	if (rc == 0)
+		rc = text_write(rest.p ? rest : key, name);
+	return rc < 0 ? rc : buffer_add_bytes(name, BYTES(SUFFIX));
+}
+
+static int document_decode(struct bytes collection, struct bytes name, struct buffer *key)
+{
+	if (!ends_in(name, BYTES(SUFFIX)))
+		return -EINVAL;
+	name.n -= strlen(SUFFIX);
+	if (starts_with(name, BYTES(WHOLE_KEY))) {
+		name.p += strlen(WHOLE_KEY);
+		name.n -= strlen(WHOLE_KEY);
+	} else if (buffer_add_bytes(key, collection) < 0 || buffer_add(key, ":", 1) < 0) {
+		return -ENOMEM;
+	}
+	return text_read(name, key);
+}
+
+/* ---- names ---- */
+
+/* Ends a write: the limit and the NUL, or the buffer as it was. */
+static int finish_write(struct buffer *name, size_t start, int rc)
+{
+	if (rc == 0 && name->n - start > NAME_BYTES_MAX)
+		rc = -ENAMETOOLONG;
+	if (rc == 0)
+		rc = buffer_reserve(name, 1);
+	if (rc < 0)
+		name->n = start;
+	else
+		name->p[name->n] = '\0';
+	return rc;
+}
+
+/* Ends a read: only the name that writing gives is the name. */
+static int finish_read(struct buffer *text, size_t start, int rc, struct bytes name,
+		       const struct buffer *canonical)
+{
+	if (rc == 0 && !bytes_equal(name, buffer_bytes(canonical)))
+		rc = -EINVAL;
+	if (rc < 0)
+		text->n = start;
+	return rc;
+}
+
+int name_collection_write(struct bytes collection, struct buffer *ret_name)
+{
+	size_t start = ret_name->n;
+
+	return finish_write(ret_name, start, collection_encode(collection, ret_name));
+}
+
+int name_document_write(struct bytes collection, struct bytes key, struct buffer *ret_name)
+{
+	size_t start = ret_name->n;
+
+	return finish_write(ret_name, start, document_encode(collection, key, ret_name));
+}
+
+int name_collection_read(const char *name, struct buffer *ret_collection)
+{
+	_cleanup_(buffer_free) struct buffer canonical = {0};
+	size_t start = ret_collection->n;
+	int rc = text_read(bytes_of(name), ret_collection);
+
+	if (rc == 0)
+		rc = name_collection_write(bytes_from(ret_collection, start), &canonical);
+	return finish_read(ret_collection, start, rc, bytes_of(name), &canonical);
+}
+
+int name_document_read(struct bytes collection, const char *name, struct buffer *ret_key)
+{
+	_cleanup_(buffer_free) struct buffer canonical = {0};
+	size_t start = ret_key->n;
+	int rc = document_decode(collection, bytes_of(name), ret_key);
+
+	if (rc == 0)
+		rc = name_document_write(collection, bytes_from(ret_key, start), &canonical);
+	return finish_read(ret_key, start, rc, bytes_of(name), &canonical);
+}
+
+/* ---- tables ---- */
+
+static int add_own_name(struct bytes name, struct buffer *b)
+{
+	for (size_t i = 0; i < name.n; i++) {
+		bool percent = name.p[i] == '.' || name.p[i] == '%';
+		int rc = percent ? add_percent(b, name.p[i]) : buffer_add(b, name.p + i, 1);
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+int name_table_write(struct bytes schema, struct bytes table, struct buffer *ret_collection)
+{
+	if (!bytes_equal(schema, BYTES("public"))) {
+		int rc = add_own_name(schema, ret_collection);
+		if (rc == 0)
+			rc = buffer_add(ret_collection, ".", 1);
+		if (rc < 0)
+			return rc;
+	}
+	return add_own_name(table, ret_collection);
+}

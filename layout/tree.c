@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The node table, and finding one's way in it. */
+#include "layout/tree.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "layout/formats/format.h"
+#include "layout/names.h"
+
+#define DIRECTORY (S_IFDIR | 0777)
+#define READABLE  (S_IFREG | 0444)
+#define WRITABLE  (S_IFREG | 0666)
+#define LINK	  (S_IFLNK | 0777)
+
+#define STREAM_ROWS(WHOSE, PARENT, KEY, WHAT)                                                      \
+	[ROW_##WHOSE##_TAIL_LINK] = {.parent = PARENT,                                             \
+				     .name = "tail",                                               \
+				     .about = "link to `.tail`: " WHAT ", blocks at the end",      \
+				     .target = ".tail",                                            \
+				     .mode = LINK,                                                 \
+				     .flags = NODE_LINK | NODE_STATIC,                             \
+				     .key = KEY},                                                  \
+	[ROW_##WHOSE##_TAIL] = {.parent = PARENT,                                                  \
+				.name = ".tail",                                                   \
+				.about = "the endless stream itself, not listed",                  \
+				.mode = READABLE,                                                  \
+				.flags = NODE_ENDLESS | NODE_DIRECT,                               \
+				.unlisted = true,                                                  \
+				.key = NODE_FREE,                                                  \
+				.file = &file_of_stream,                                           \
+				.find = feed_find_stream,                                          \
+				.stat = feed_stat_stream},                                         \
+	[ROW_##WHOSE##_TAIL_AT] = {.parent = PARENT,                                               \
+				   .shown = ".tail@SEQUENCE",                                      \
+				   .about = "the stream after a sequence, not listed",             \
+				   .mode = READABLE,                                               \
+				   .flags = NODE_ENDLESS | NODE_DIRECT,                            \
+				   .unlisted = true,                                               \
+				   .key = NODE_FREE,                                               \
+				   .file = &file_of_stream,                                        \
+				   .find = feed_find_stream_at,                                    \
+				   .stat = feed_stat_stream},                                      \
+	[ROW_##WHOSE##_LOG] = {                                                                    \
+		.parent = PARENT,                                                                  \
+		.name = "log.ndjson",                                                              \
+		.about = WHAT ", ends at the newest",                                              \
+		.mode = READABLE,                                                                  \
+		.flags = NODE_DIRECT,                                                              \
+		.key = NODE_FREE,                                                                  \
+		.file = &file_of_stream,                                                           \
+		.find = feed_find_stream,                                                          \
+		.stat = feed_stat_stream,                                                          \
+	}
+
+#define RENDERED_ROW(NAME, ABOUT, MODE, FILE_OPERATIONS, RENDER)                                   \
+	{                                                                                          \
+		.parent = ROW_CTL, .name = NAME, .about = ABOUT, .mode = MODE,                     \
+		.flags = NODE_FRESH, .key = NODE_FREE, .file = FILE_OPERATIONS, .find = RENDER,    \
+		.stat = ctl_stat_text                                                              \
+	}
+
+#define LINES_ROW(NAME, FORMAT, ABOUT)                                                             \
+	{                                                                                          \
+		.parent = ROW_IN, .name = NAME, .about = ABOUT, .mode = WRITABLE,                  \
+		.flags = NODE_FRESH | NODE_DIRECT, .key = NODE_FREE, .format = FORMAT,             \
+		.file = &file_of_lines, .stat = in_stat                                            \
+	}
+
+const struct node_row node_rows[ROWS] = {
+	[ROW_ROOT] = {.mode = DIRECTORY, .flags = NODE_DIRECTORY | NODE_STATIC},
+	[ROW_README] = {.parent = ROW_ROOT,
+			.name = "README.md",
+			.about = "this tree, explained",
+			.mode = READABLE,
+			.flags = NODE_STATIC,
+			.file = &file_of_readme,
+			.stat = readme_stat},
+
+	[ROW_FEED] = {.parent = ROW_ROOT,
+		      .name = "feed",
+		      .about = "the log: every change, in one order",
+		      .mode = DIRECTORY,
+		      .flags = NODE_DIRECTORY | NODE_STATIC},
+	STREAM_ROWS(FEED, ROW_FEED, NODE_BY_ROW, "every event of the log, a line each"),
+	[ROW_FEED_EVENT] = {.parent = ROW_FEED,
+			    .shown = "SEQUENCE.json",
+			    .about = "an event of any collection, not listed",
+			    .mode = READABLE,
+			    .unlisted = true,
+			    .find = feed_find_event},
+	[ROW_COLLECTION] = {.parent = ROW_FEED,
+			    .shown = "COLLECTION",
+			    .about = "the events of one collection",
+			    .mode = DIRECTORY,
+			    .flags = NODE_DIRECTORY,
+			    .key = NODE_BY_COLLECTION,
+			    .find = feed_find_collection,
+			    .list = feed_list_collections},
+	STREAM_ROWS(COLLECTION, ROW_COLLECTION, NODE_BY_COLLECTION,
+		    "every event of the collection, a line each"),
+	[ROW_EVENT] = {.parent = ROW_COLLECTION,
+		       .shown = "SEQUENCE.json",
+		       .about = "one event; 16 digits, any number of leading zeros opens it",
+		       .mode = READABLE,
+		       .flags = NODE_IMMUTABLE | NODE_CONTENT,
+		       .key = NODE_BY_SEQUENCE,
+		       .file = &file_of_event,
+		       .find = feed_find_event,
+		       .list = feed_list_events,
+		       .stat = feed_stat_event},
+
+	[ROW_DATA] = {.parent = ROW_ROOT,
+		      .name = "data",
+		      .about = "the current documents",
+		      .mode = DIRECTORY,
+		      .flags = NODE_DIRECTORY | NODE_STATIC},
+	[ROW_DOCUMENTS] = {.parent = ROW_DATA,
+			   .shown = "COLLECTION",
+			   .about = "the documents of one collection",
+			   .mode = DIRECTORY,
+			   .flags = NODE_DIRECTORY,
+			   .key = NODE_BY_COLLECTION,
+			   .find = feed_find_collection,
+			   .list = feed_list_collections},
+	[ROW_DOCUMENT] =
+		{.parent = ROW_DOCUMENTS,
+		 .shown = "KEY.json",
+		 .about = "the newest value of a key, byte for byte as its producer wrote it",
+		 .mode = READABLE,
+		 .flags = NODE_CONTENT,
+		 .key = NODE_FREE,
+		 .file = &file_of_document,
+		 .find = data_find_document,
+		 .list = data_list_documents,
+		 .stat = data_stat_document},
+
+	[ROW_IN] = {.parent = ROW_ROOT,
+		    .name = "in",
+		    .about = "where producers write lines; reading gives nothing",
+		    .mode = DIRECTORY,
+		    .flags = NODE_DIRECTORY | NODE_STATIC},
+	[ROW_IN_EVENTS] = LINES_ROW("events", &format_events, "one JSON event a line"),
+	[ROW_IN_WAL2JSON] = LINES_ROW(
+		"wal2json", &format_wal2json,
+		"the output of PostgreSQL's wal2json, format version 2 (source `default`)"),
+	[ROW_IN_WAL2JSON_AT] = {.parent = ROW_IN,
+				.shown = "wal2json@SOURCE",
+				.about = "the same for a source of that name, not listed",
+				.mode = WRITABLE,
+				.flags = NODE_FRESH | NODE_DIRECT,
+				.unlisted = true,
+				.key = NODE_FREE,
+				.format = &format_wal2json,
+				.file = &file_of_lines,
+				.find = in_find_source,
+				.stat = in_stat},
+
+	[ROW_CTL] = {.parent = ROW_ROOT,
+		     .name = "ctl",
+		     .about = "what goes on, and the settings",
+		     .mode = DIRECTORY,
+		     .flags = NODE_DIRECTORY | NODE_STATIC},
+	[ROW_CTL_STATS] = RENDERED_ROW("stats.json", "numbers of the log and the daemon", READABLE,
+				       &file_of_text, ctl_render_stats),
+	[ROW_CTL_ERRORS] =
+		RENDERED_ROW("errors", "the last 256 refused operations, each with its reason",
+			     READABLE, &file_of_text, ctl_render_errors),
+	[ROW_CTL_CONFIG] = RENDERED_ROW("config.json", "settings; write an object to change some",
+					WRITABLE, &file_of_value, ctl_render_config),
+	[ROW_CTL_SOURCES] =
+		RENDERED_ROW("sources.json",
+			     "producers and their positions; write {\"NAME\":null} to forget one",
+			     WRITABLE, &file_of_value, ctl_render_sources),
+};
+
+/* ---- nodes ---- */
+
+void node_free(struct node *node)
+{
+	free(node->text);
+	node->text = NULL;
+	node->text_size = 0;
+}
+
+void node_move(struct node *to, struct node *from)
+{
+	*to = *from;
+	from->text = NULL;
+	from->text_size = 0;
+}
+
+void node_take_text(struct node *node, struct buffer *text)
+{
+	free(node->text);
+	node->text = text->p;
+	node->text_size = text->n;
+	*text = (struct buffer){0};
+}
+
+/* Row in the upper bits, the collection or sequence in the lower 54: below 2^62. */
+static uint64_t fixed_number(enum row_id row, uint64_t number)
+{
+	return (uint64_t)row << 54 | number;
+}
+
+uint64_t node_fixed_id(const struct node *node)
+{
+	switch (node->row->key) {
+	case NODE_BY_ROW:
+		return fixed_number(row_of(node), 0);
+	case NODE_BY_COLLECTION:
+		return fixed_number(row_of(node), node->collection);
+	case NODE_BY_SEQUENCE:
+		return fixed_number(row_of(node), node->number);
+	case NODE_FREE:
+		break;
+	}
+	return 0;
+}
+
+int node_from_fixed_id(struct layout *layout, uint64_t id, struct node *ret_node)
+{
+	uint64_t row = id >> 54, number = id & ((UINT64_C(1) << 54) - 1);
+
+	if (row <= ROW_NONE || row >= ROWS || node_rows[row].key == NODE_FREE)
+		return -ESTALE;
+	*ret_node = (struct node){.row = &node_rows[row]};
+	if (ret_node->row->key == NODE_BY_COLLECTION)
+		ret_node->collection = (uint32_t)number;
+	else if (ret_node->row->key == NODE_BY_SEQUENCE)
+		ret_node->number = number;
+	return 0;
+}
+
+bool node_equal(const struct node *a, const struct node *b)
+{
+	return a->row == b->row && a->collection == b->collection && a->number == b->number &&
+	       a->text_size == b->text_size &&
+	       (!a->text_size || memcmp(a->text, b->text, a->text_size) == 0);
+}
+
+/* FNV-1a, 64 bits, with a last mix (both by their published constants). */
+static uint64_t hash_bytes(uint64_t h, const void *p, size_t n)
+{
+	const unsigned char *c = p;
+
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ c[i]) * UINT64_C(0x100000001b3);
+	return h;
+}
+
+uint64_t node_hash(const struct node *node)
+{
+	uint64_t h = UINT64_C(0xcbf29ce484222325) ^ (uint64_t)row_of(node) << 32 ^ node->collection;
+
+	h = hash_bytes(h, &node->number, sizeof(node->number));
+	h = hash_bytes(h, node->text, node->text_size);
+	return h ^ h >> 32;
+}
+
+uint64_t ino_of_text(enum row_id row, uint32_t collection, struct bytes text)
+{
+	uint64_t h = UINT64_C(0xcbf29ce484222325) ^ (uint64_t)row << 32 ^ collection;
+
+	h = hash_bytes(h, text.p, text.n);
+	h ^= h >> 31;
+	h *= UINT64_C(0x9e3779b97f4a7c15);
+	return UINT64_C(1) << 62 | h >> 2;
+}
+
+unsigned node_flags(const struct node *node)
+{
+	return node->row->flags;
+}
+
+int layout_root(struct layout *layout, struct node *ret_node)
+{
+	*ret_node = (struct node){.row = &node_rows[ROW_ROOT]};
+	return 0;
+}
+
+/* ---- attributes ---- */
+
+struct timespec time_of_ms(int64_t ms)
+{
+	struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+
+	if (t.tv_nsec < 0) {
+		t.tv_sec--;
+		t.tv_nsec += 1000000000;
+	}
+	return t;
+}
+
+static int stat_directory(struct layout *layout, const struct node *node, struct stat *st)
+{
+	struct store_stream stream;
+	enum row_id row = row_of(node);
+
+	int rc = store_stream_stat(layout->store, node->collection, &stream);
+	if (rc < 0)
+		return rc;
+	st->st_nlink = 2;
+	if (row == ROW_FEED || row == ROW_DATA)
+		st->st_nlink += store_collection_count(layout->store);
+	for (int i = 0; i < ROWS; i++)
+		if (node_rows[i].parent == row && node_rows[i].name && S_ISDIR(node_rows[i].mode))
+			st->st_nlink++;
+	st->st_size = 4096;
+	st->st_mtim = time_of_ms(stream.last_ms);
+	return 0;
+}
+
+int layout_stat(struct layout *layout, const struct node *node, const struct content *content,
+		struct stat *ret_stat, struct error *error)
+{
+	const struct node_row *row = node->row;
+	struct stat st = {
+		.st_ino = node_fixed_id(node),
+		.st_mode = row->mode & ~(S_ISLNK(row->mode) ? 0 : layout->options.umask),
+		.st_nlink = 1,
+		.st_uid = layout->options.uid,
+		.st_gid = layout->options.gid,
+		.st_blksize = 4096,
+		.st_mtim = time_of_ms(layout->started_ms),
+	};
+	int rc = 0;
+
+	if (!st.st_ino)
+		st.st_ino = fixed_number(row_of(node), node->collection);
+	if (row->flags & NODE_DIRECTORY)
+		rc = stat_directory(layout, node, &st);
+	else if (row->flags & NODE_LINK)
+		st.st_size = (off_t)strlen(row->target);
+	else
+		rc = row->stat(layout, node, content, &st, error);
+	st.st_blocks = st.st_size > 512 ? (st.st_size + 511) / 512 : 1;
+	st.st_atim = st.st_ctim = st.st_mtim;
+	*ret_stat = st;
+	return rc;
+}
+
+const char *layout_readlink(struct layout *layout, const struct node *node)
+{
+	return node->row->target;
+}
+
+/* ---- names ---- */
+
+static int find_in_row(struct layout *layout, const struct node *parent, const struct node_row *row,
+		       const char *name, struct node *ret_node, struct error *error)
+{
+	if (row->parent != row_of(parent) || (row->name && strcmp(row->name, name) != 0))
+		return -ENOENT;
+	*ret_node = (struct node){.row = row, .collection = parent->collection};
+	return row->find ? row->find(layout, parent, name, ret_node, error) : 0;
+}
+
+int layout_lookup(struct layout *layout, const struct node *parent, const char *name,
+		  struct node *ret_node, struct stat *ret_stat, struct error *error)
+{
+	struct node node = {0};
+	int rc = -ENOENT;
+
+	if (!(parent->row->flags & NODE_DIRECTORY))
+		return -ENOTDIR;
+	if (strlen(name) > 255)
+		return -ENAMETOOLONG;
+	for (int i = 1; i < ROWS && rc == -ENOENT; i++)
+		rc = find_in_row(layout, parent, &node_rows[i], name, &node, error);
+	if (rc == 0)
+		rc = layout_stat(layout, &node, NULL, ret_stat, error);
+	if (rc < 0) {
+		node_free(&node);
+		return rc;
+	}
+	node_move(ret_node, &node);
+	return 0;
+}
+
+/* A node's own name, for a message. */
+static int add_name(struct layout *layout, const struct node *node, struct buffer *path)
+{
+	char digits[64];
+
+	switch (row_of(node)) {
+	case ROW_COLLECTION:
+	case ROW_DOCUMENTS:
+		return name_collection_write(store_collection_name(layout->store, node->collection),
+					     path);
+	case ROW_EVENT:
+		name_sequence_write(node->number, ".json", digits);
+		return buffer_add_bytes(path, bytes_of(digits));
+	case ROW_DOCUMENT:
+		return name_document_write(store_collection_name(layout->store, node->collection),
+					   (struct bytes){node->text, node->text_size}, path);
+	case ROW_IN_WAL2JSON_AT:
+		return buffer_printf(path, "wal2json@%.*s", (int)node->text_size, node->text);
+	default:
+		return buffer_add_bytes(path, bytes_of(node->row->name ? node->row->name
+								       : node->row->shown));
+	}
+}
+
+int layout_path(struct layout *layout, const struct node *node, struct buffer *ret_path)
+{
+	struct node parent = {.row = &node_rows[node->row->parent], .collection = node->collection};
+	struct store_event_info info;
+
+	if (node->row->parent == ROW_NONE)
+		return ret_path->n ? 0 : buffer_add(ret_path, "/", 1);
+	if (row_of(node) == ROW_EVENT &&
+	    store_event_get(layout->store, node->number, &info, NULL, NULL) == 0)
+		parent.collection = info.collection;
+	if (parent.row->parent != ROW_NONE) {
+		int rc = layout_path(layout, &parent, ret_path);
+		if (rc < 0)
+			return rc;
+	}
+	if (buffer_add(ret_path, "/", 1) < 0)
+		return -ENOMEM;
+	return add_name(layout, node, ret_path);
+}
+
+/* ---- what cannot be done ---- */
+
+int layout_refuse_change(struct layout *layout, const struct node *parent, const char *name,
+			 struct error *error)
+{
+	if (layout->options.read_only)
+		return error_set(error, -EROFS, "the mount is read-only");
+	switch (row_of(parent)) {
+	case ROW_FEED:
+	case ROW_COLLECTION:
+		return error_set(error, -EPERM, "%s: the feed is history; write to in/", name);
+	case ROW_DATA:
+	case ROW_DOCUMENTS:
+		return error_set(error, -EPERM,
+				 "%s: documents are changed by the events written to in/", name);
+	default:
+		return error_set(error, -EPERM, "%s: the names here are fixed", name);
+	}
+}
+
+int layout_set(struct layout *layout, const struct node *node, unsigned to_set, uint64_t size,
+	       struct error *error)
+{
+	const struct file_operations *ops = node->row->file;
+
+	if (layout->options.read_only)
+		return error_set(error, -EROFS, "the mount is read-only");
+	if (to_set & (LAYOUT_SET_MODE | LAYOUT_SET_OWNER))
+		return error_set(error, -EPERM,
+				 "modes and owners are those of the mount's options");
+	if (!to_set || (ops && ops->writable))
+		return 0; /* what is written there is a line or a value, not a place in a file */
+	return error_set(error, -EPERM, "this is history, which does not change");
+}
+
+/* ---- the layout ---- */
+
+int layout_open(struct store *store, const struct layout_options *options,
+		struct layout **ret_layout)
+{
+	struct layout *layout = calloc(1, sizeof(*layout));
+
+	if (!layout)
+		return -ENOMEM;
+	layout->store = store;
+	layout->options = *options;
+	layout->started_ms = clock_wall_ms();
+	int rc = layout_readme(layout, &layout->readme);
+	if (rc < 0) {
+		layout_close(layout);
+		return rc;
+	}
+	*ret_layout = layout;
+	return 0;
+}
+
+void layout_close(struct layout *layout)
+{
+	if (!layout)
+		return;
+	buffer_free(&layout->readme);
+	free(layout);
+}

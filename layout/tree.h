@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+/*
+ * The node table: each kind of file is one row here and its content functions. Rows are found by
+ * their parent's row and their name; what a row leaves out, the defaults of tree.c do.
+ */
+#include "layout/layout.h"
+
+enum row_id {
+	ROW_NONE,
+	ROW_ROOT,
+	ROW_README,
+	ROW_FEED,
+	ROW_FEED_TAIL_LINK,
+	ROW_FEED_TAIL,
+	ROW_FEED_TAIL_AT,
+	ROW_FEED_LOG,
+	ROW_FEED_EVENT,
+	ROW_COLLECTION,
+	ROW_COLLECTION_TAIL_LINK,
+	ROW_COLLECTION_TAIL,
+	ROW_COLLECTION_TAIL_AT,
+	ROW_COLLECTION_LOG,
+	ROW_EVENT,
+	ROW_DATA,
+	ROW_DOCUMENTS,
+	ROW_DOCUMENT,
+	ROW_IN,
+	ROW_IN_EVENTS,
+	ROW_IN_WAL2JSON,
+	ROW_IN_WAL2JSON_AT,
+	ROW_CTL,
+	ROW_CTL_STATS,
+	ROW_CTL_ERRORS,
+	ROW_CTL_CONFIG,
+	ROW_CTL_SOURCES,
+	ROWS,
+};
+
+/* What a node of the row is numbered by; with the row that says all of it, unless it is FREE. */
+enum node_key {
+	NODE_BY_ROW,
+	NODE_BY_COLLECTION,
+	NODE_BY_SEQUENCE,
+	NODE_FREE,
+};
+
+struct file_operations;
+struct format;
+
+/* One entry of a listing, by the row that lists it. */
+struct listed {
+	uint64_t place; /* where the listing goes on, below 2^54; 1 and up */
+	struct node node;
+	struct buffer name;
+};
+
+struct node_row {
+	enum row_id parent;
+	const char *name;  /* NULL: `find` knows the names */
+	const char *shown; /* in README.md, where name is NULL */
+	const char *about;
+	const char *target; /* of a link */
+	mode_t mode;
+	unsigned flags;
+	bool unlisted;
+	enum node_key key;
+	const struct format *format; /* of a file that takes lines */
+	const struct file_operations *file;
+	/*
+	 * Completes ret_node, whose row and collection are set, for a name below `parent`; -ENOENT
+	 * if it is none of this row's. May be NULL for rows with a name.
+	 */
+	int (*find)(struct layout *layout, const struct node *parent, const char *name,
+		    struct node *ret_node, struct error *error);
+	/* The entry behind `place` (0: the first) of a row without a name. 1, 0 at the end. */
+	int (*list)(struct directory *directory, uint64_t place, struct listed *ret_listed,
+		    struct error *error);
+	/* Size and times of what is no directory and no link. */
+	int (*stat)(struct layout *layout, const struct node *node, const struct content *content,
+		    struct stat *st, struct error *error);
+};
+
+extern const struct node_row node_rows[ROWS];
+
+static inline enum row_id row_of(const struct node *node)
+{
+	return (enum row_id)(node->row - node_rows);
+}
+
+struct layout {
+	struct store *store;
+	struct layout_options options;
+	struct buffer readme;
+	int64_t started_ms;
+};
+
+/* An inode number for what has no number of its own: 62 bits of a hash, apart from all others. */
+uint64_t ino_of_text(enum row_id row, uint32_t collection, struct bytes text);
+/* Takes the buffer's bytes as the node's text. */
+void node_take_text(struct node *node, struct buffer *text);
+struct timespec time_of_ms(int64_t ms);
+
+/* ---- open files (file.c) ---- */
+
+struct file {
+	const struct file_operations *ops;
+	struct layout *layout;
+	struct node node; /* a copy, with a text of its own */
+	bool writable;
+};
+
+struct file_operations {
+	size_t size; /* of the struct that begins with a struct file */
+	bool writable;
+	int (*open)(struct file *file, struct content **shared, struct error *error);
+	ssize_t (*read)(struct file *file, uint64_t offset, char *p, size_t size,
+			struct error *error);
+	bool (*ready)(struct file *file, uint64_t offset);
+	ssize_t (*write)(struct file *file, const char *p, size_t size, int flags,
+			 struct error *error);
+	int (*flush)(struct file *file, struct error *error);
+	int (*close)(struct file *file, struct error *error); /* frees all but the file itself */
+};
+
+/* Copies what lies at `offset` of some bytes; 0 at their end. */
+ssize_t read_bytes(struct bytes from, uint64_t offset, char *p, size_t size);
+
+/* Files whose whole content is rendered: the node's text is it. */
+extern const struct file_operations file_of_text;
+
+/* feed.c */
+extern const struct file_operations file_of_event, file_of_stream;
+int feed_find_collection(struct layout *layout, const struct node *parent, const char *name,
+			 struct node *ret_node, struct error *error);
+int feed_find_event(struct layout *layout, const struct node *parent, const char *name,
+		    struct node *ret_node, struct error *error);
+int feed_find_stream(struct layout *layout, const struct node *parent, const char *name,
+		     struct node *ret_node, struct error *error);
+int feed_find_stream_at(struct layout *layout, const struct node *parent, const char *name,
+			struct node *ret_node, struct error *error);
+int feed_list_collections(struct directory *directory, uint64_t place, struct listed *ret_listed,
+			  struct error *error);
+int feed_list_events(struct directory *directory, uint64_t place, struct listed *ret_listed,
+		     struct error *error);
+int feed_stat_event(struct layout *layout, const struct node *node, const struct content *content,
+		    struct stat *st, struct error *error);
+int feed_stat_stream(struct layout *layout, const struct node *node, const struct content *content,
+		     struct stat *st, struct error *error);
+
+/* data.c */
+extern const struct file_operations file_of_document;
+int data_find_document(struct layout *layout, const struct node *parent, const char *name,
+		       struct node *ret_node, struct error *error);
+int data_list_documents(struct directory *directory, uint64_t place, struct listed *ret_listed,
+			struct error *error);
+int data_stat_document(struct layout *layout, const struct node *node,
+		       const struct content *content, struct stat *st, struct error *error);
+
+/* in.c */
+extern const struct file_operations file_of_lines;
+int in_find_source(struct layout *layout, const struct node *parent, const char *name,
+		   struct node *ret_node, struct error *error);
+int in_stat(struct layout *layout, const struct node *node, const struct content *content,
+	    struct stat *st, struct error *error);
+
+/* ctl.c */
+extern const struct file_operations file_of_value;
+int ctl_render_stats(struct layout *layout, const struct node *parent, const char *name,
+		     struct node *ret_node, struct error *error);
+int ctl_render_errors(struct layout *layout, const struct node *parent, const char *name,
+		      struct node *ret_node, struct error *error);
+int ctl_render_config(struct layout *layout, const struct node *parent, const char *name,
+		      struct node *ret_node, struct error *error);
+int ctl_render_sources(struct layout *layout, const struct node *parent, const char *name,
+		       struct node *ret_node, struct error *error);
+int ctl_stat_text(struct layout *layout, const struct node *node, const struct content *content,
+		  struct stat *st, struct error *error);
+
+/* readme.c */
+extern const struct file_operations file_of_readme;
+int readme_stat(struct layout *layout, const struct node *node, const struct content *content,
+		struct stat *st, struct error *error);
+
+/* ---- open directories (directory.c) ---- */
+
+struct directory {
+	struct layout *layout;
+	struct node node;
+	/* Frozen at the start of the listing. */
+	uint32_t collections;
+	uint64_t last_sequence;
+	struct store_event_cursor *events;
+	uint64_t events_at; /* the cursor's next event is the first one behind this sequence */
+	struct store_document_cursor *documents;
+	uint64_t documents_at; /* the cursor's next document is this one's successor, by count */
+	struct buffer marks;   /* every MARK_STEP-th key: u32 length, bytes */
+	size_t *mark_offsets;
+	size_t mark_count;
+};
