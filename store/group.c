@@ -13,21 +13,6 @@
 #define ROOM_MARGIN ((uint64_t)16 << 20)
 #define ROOM_STEP   ((uint64_t)16 << 20)
 
-/* An event as it goes into the log: its slices, resolved. */
-struct resolved {
-	const struct store_batch *batch;
-	const struct prepared *prepared;
-	struct collection *collection;
-	struct overlay_entry *entry; /* NULL if nobody needs its document */
-	struct bytes value;
-	struct bytes part;
-	struct bytes quoted;
-	struct bytes before; /* filled from the current document, else absent */
-	bool base64;
-	bool binary;
-	bool partial;
-};
-
 static int grow_lists(struct commit *c, size_t need)
 {
 	if (need <= c->list_capacity)
@@ -57,7 +42,7 @@ static int touch(struct commit *c, struct collection *it)
 }
 
 /* Interned but never written collections (a commit failed) come along, so that ids have no hole. */
-static struct collection *touch_named(struct store *store, struct bytes name)
+struct collection *group_touch(struct store *store, struct bytes name)
 {
 	struct collections *all = &store->collections;
 	struct collection *it = collections_intern(all, name);
@@ -68,155 +53,6 @@ static struct collection *touch_named(struct store *store, struct bytes name)
 		if (touch(&store->commit, all->by_id[id - 2]) < 0)
 			return NULL;
 	return it;
-}
-
-/* ---- which documents are needed ---- */
-
-static bool fills_before(const struct store *store, const struct prepared *p)
-{
-	return store->config.snapshots != STORE_SNAPSHOTS_NONE && !p->before.there &&
-	       (p->type == STORE_PUT || p->type == STORE_DELETE);
-}
-
-static struct bytes document_key(const struct store_batch *batch, const struct prepared *p)
-{
-	return span_bytes(batch, p->patch && p->patch_key.there ? p->patch_key : p->key);
-}
-
-static int want_documents(struct store *store, const struct store_batch *batch)
-{
-	struct commit *c = &store->commit;
-
-	for (size_t i = 0; i < batch->count; i++) {
-		const struct prepared *p = &batch->events[i];
-		bool before = fills_before(store, p);
-		if (!before && !p->patch)
-			continue;
-		struct collection *it = touch_named(store, span_bytes(batch, p->collection));
-		if (!it)
-			return -ENOMEM;
-		if (before && overlay_want(&c->overlay, it->id, span_bytes(batch, p->key)) < 0)
-			return -ENOMEM;
-		if (p->patch && overlay_want(&c->overlay, it->id, document_key(batch, p)) < 0)
-			return -ENOMEM;
-	}
-	return 0;
-}
-
-/* ---- one event ---- */
-
-static int patch_value(struct store *store, struct resolved *r, struct error *error)
-{
-	struct commit *c = &store->commit;
-	const struct prepared *p = r->prepared;
-	struct overlay_entry *e =
-		overlay_find(&c->overlay, r->collection->id, document_key(r->batch, p));
-	struct bytes current = p->patch_key.there ? e->previous.text : e->current.text;
-	struct buffer text = {0};
-
-	int rc = p->patch(r->value, current, &text, &r->partial);
-	if (rc == 0 && text.n > store->config.max_document_bytes)
-		rc = error_set(error, -EFBIG, "a document would have %zu bytes, the limit is %llu",
-			       text.n, (unsigned long long)store->config.max_document_bytes);
-	if (rc == 0)
-		rc = overlay_keep(&c->overlay, &text, &r->value);
-	buffer_free(&text);
-	r->binary = !bytes_are_utf8(r->value);
-	r->base64 |= r->binary;
-	return rc;
-}
-
-static int render_again(struct store *store, struct resolved *r)
-{
-	const struct prepared *p = r->prepared;
-	struct buffer *out = &store->commit.scratch;
-	struct line_parts parts = {
-		.type = p->type,
-		.key = span_bytes(r->batch, p->key),
-		.value = r->value,
-		.metadata = span_bytes(r->batch, p->metadata),
-		.timestamp_ms = p->timestamp_ms,
-		.base64 = r->base64,
-		.add_encoding = r->base64 && !p->encoded,
-		.add_partial = r->partial,
-	};
-	struct span quoted;
-
-	out->n = 0;
-	if (line_render(out, &parts, &quoted) < 0)
-		return -ENOMEM;
-	r->part = buffer_bytes(out);
-	r->quoted = quoted.there ? (struct bytes){out->p + quoted.at, quoted.n} : (struct bytes){0};
-	return 0;
-}
-
-/* Finds out all that the line and the document are made of. */
-static int resolve(struct store *store, const struct store_batch *batch, const struct prepared *p,
-		   struct resolved *r, struct error *error)
-{
-	*r = (struct resolved){
-		.batch = batch,
-		.prepared = p,
-		.collection = touch_named(store, span_bytes(batch, p->collection)),
-		.value = span_bytes(batch, p->value),
-		.part = span_bytes(batch, p->part),
-		.quoted = span_bytes(batch, p->quoted),
-		.base64 = p->base64,
-		.binary = p->binary,
-	};
-	if (!r->collection)
-		return -ENOMEM;
-	r->entry =
-		overlay_find(&store->commit.overlay, r->collection->id, span_bytes(batch, p->key));
-	if (p->patch) {
-		int rc = patch_value(store, r, error);
-		if (rc < 0)
-			return rc;
-	}
-	if (fills_before(store, p) && r->entry) {
-		r->before = r->entry->current.text;
-		r->base64 |= r->before.p && r->entry->current.binary;
-	}
-	return p->patch || r->base64 != p->base64 ? render_again(store, r) : 0;
-}
-
-static int add_member(struct buffer *out, struct bytes name, struct bytes text, bool base64)
-{
-	return buffer_add_bytes(out, name) < 0 || line_render_text(out, text, base64) < 0 ? -ENOMEM
-											  : 0;
-}
-
-static int render_snapshots(struct store *store, const struct resolved *r, struct buffer *out)
-{
-	static const struct bytes before = {",\"before_snapshot\":", 19};
-	static const struct bytes after = {",\"after_snapshot\":", 18};
-	const struct prepared *p = r->prepared;
-	struct bytes given = span_bytes(r->batch, p->before);
-
-	if (!given.p)
-		given = r->before;
-	if (given.p && add_member(out, before, given, r->base64) < 0)
-		return -ENOMEM;
-	given = span_bytes(r->batch, p->after);
-	if (given.p)
-		return add_member(out, after, given, r->base64);
-	if (p->type != STORE_PUT || store->config.snapshots != STORE_SNAPSHOTS_BOTH || r->partial)
-		return 0;
-	return buffer_add_bytes(out, after) < 0 || buffer_add_bytes(out, r->quoted) < 0 ? -ENOMEM
-											: 0;
-}
-
-/* {"sequence":N + part + snapshots + }\n */
-static int render_line(struct store *store, const struct resolved *r, uint64_t sequence,
-		       struct buffer *out)
-{
-	char head[40];
-	int n = snprintf(head, sizeof(head), "{\"sequence\":%llu", (unsigned long long)sequence);
-
-	if (buffer_add(out, head, (size_t)n) < 0 || buffer_add_bytes(out, r->part) < 0 ||
-	    render_snapshots(store, r, out) < 0)
-		return -ENOMEM;
-	return buffer_add(out, "}\n", 2);
 }
 
 /* ---- the document ---- */
@@ -353,7 +189,7 @@ static int add_event(struct store *store, const struct store_batch *batch, const
 
 	if (c->next_sequence > STORE_SEQUENCE_MAX)
 		return error_set(error, -ENOSPC, "the sequences are used up");
-	int rc = resolve(store, batch, p, &r, error);
+	int rc = group_resolve(store, batch, p, &r, error);
 	if (rc < 0)
 		return rc;
 	if (b->count && b->lines.n + r.part.n > 2 * BLOCK_TARGET) {
@@ -363,7 +199,7 @@ static int add_event(struct store *store, const struct store_batch *batch, const
 	}
 	size_t start = b->lines.n;
 	uint64_t sequence = c->next_sequence++;
-	rc = render_line(store, &r, sequence, &b->lines);
+	rc = group_render(store, &r, sequence, &b->lines);
 	if (rc < 0)
 		return rc;
 	size_t length = b->lines.n - start;
@@ -470,7 +306,7 @@ static int add_batch(struct store *store, struct waiter *w)
 static int group_load(struct store *store, struct waiter *list, struct error *error)
 {
 	for (struct waiter *w = list; w; w = w->next)
-		if (w->rc == 0 && want_documents(store, w->batch) < 0)
+		if (w->rc == 0 && group_want_documents(store, w->batch) < 0)
 			return -ENOMEM;
 	return overlay_load(&store->commit.overlay, store->db, error);
 }
