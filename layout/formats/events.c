@@ -67,9 +67,9 @@ static void events_close(struct format_state *state)
 static enum field field_of(struct bytes raw)
 {
 	for (int i = 0; i < FIELD_COUNT; i++)
-		if (bytes_equal(raw, field_names[i]))
+		if (raw.n == field_names[i].n && memcmp(raw.p, field_names[i].p, raw.n) == 0)
 			return (enum field)i;
-	for (int i = 0; i < FIELD_COUNT; i++)
+	for (int i = 0; i < FIELD_COUNT && memchr(raw.p, '\\', raw.n); i++)
 		if (json_name_is(raw, field_names[i].p))
 			return (enum field)i;
 	return FIELD_COUNT;

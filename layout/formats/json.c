@@ -90,60 +90,78 @@ static inline bool scan_escape(struct scan *s)
 }
 
 #ifdef __SSE2__
-/* One bit for each of 16 bytes that ends the plain run of a string. */
-static inline unsigned special_bytes(const char *p)
-{
-	const __m128i v = _mm_loadu_si128((const __m128i *)(const void *)p);
-	const __m128i control = _mm_set1_epi8(0x1f);
-	__m128i hit = _mm_cmpeq_epi8(_mm_min_epu8(v, control), v);
+/* One bit for each of 16 bytes. */
+struct block {
+	unsigned quotes;
+	unsigned backslashes;
+	unsigned controls;
+};
 
-	hit = _mm_or_si128(hit, _mm_cmpeq_epi8(v, _mm_set1_epi8('"')));
-	hit = _mm_or_si128(hit, _mm_cmpeq_epi8(v, _mm_set1_epi8('\\')));
-	return (unsigned)_mm_movemask_epi8(hit);
+static inline unsigned bytes_equal_to(__m128i v, char c)
+{
+	return (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(v, _mm_set1_epi8(c)));
 }
 
-static inline unsigned backslashes(const char *p)
+static inline struct block block_load(const char *p)
 {
 	const __m128i v = _mm_loadu_si128((const __m128i *)(const void *)p);
+	const __m128i last_control = _mm_set1_epi8(0x1f);
+	const __m128i controls = _mm_cmpeq_epi8(_mm_min_epu8(v, last_control), v);
 
-	return (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(v, _mm_set1_epi8('\\')));
+	return (struct block){bytes_equal_to(v, '"'), bytes_equal_to(v, '\\'),
+			      (unsigned)_mm_movemask_epi8(controls)};
 }
 #endif
 
-/* Moves to the next quote, backslash or control byte, or to the end. */
-static inline void skip_plain(struct scan *s)
+/*
+ * Passes plain bytes and \" in blocks of 16. Documents as strings are full of \", so that escape
+ * alone costs no branch. Stops at what needs a closer look, a backslash in front of it included, or
+ * where less than a block is left.
+ */
+static inline const char *skip_blocks(const char *p, const char *end)
 {
 #ifdef __SSE2__
-	while (s->end - s->p >= 16) {
-		unsigned hit = special_bytes(s->p);
-		if (hit) {
-			s->p += __builtin_ctz(hit);
-			return;
+	unsigned carry = 0; /* 1: the byte in front of p is a backslash that escapes p's first */
+
+	for (; end - p >= 16; p += 16) {
+		struct block b = block_load(p);
+		unsigned escaped = b.backslashes << 1 | carry;
+		unsigned stop = (b.quotes & ~escaped) | b.controls;
+		unsigned other = escaped & 0xffff & ~b.quotes; /* an escape that is not \" */
+		if (stop | other) {
+			unsigned first = (unsigned)__builtin_ctz(stop | other);
+			return p + first - (escaped >> first & 1);
 		}
-		s->p += 16;
+		carry = b.backslashes >> 15;
 	}
+	p -= carry;
 #endif
-	while (s->p < s->end && *s->p != '"' && *s->p != '\\' && (unsigned char)*s->p >= 0x20)
-		s->p++;
+	(void)end;
+	return p;
 }
 
 /* Takes a string, from its first quote on. */
 static bool scan_string(struct scan *s)
 {
-	s->p++;
+	const char *p = s->p + 1, *end = s->end;
+
 	for (;;) {
-		skip_plain(s);
-		if (at(s, '"')) {
-			s->p++;
-			return true;
-		}
-		if (!at(s, '\\')) {
-			fault(s, "a control character in a string");
-			return false;
-		}
+		p = skip_blocks(p, end);
+		while (p < end && *p != '"' && *p != '\\' && (unsigned char)*p >= 0x20)
+			p++;
+		s->p = p;
+		if (p == end || *p != '\\')
+			break;
 		if (!scan_escape(s))
 			return false;
+		p = s->p;
 	}
+	if (!at(s, '"')) {
+		fault(s, "a control character in a string");
+		return false;
+	}
+	s->p++;
+	return true;
 }
 
 /* ---- numbers and words ---- */
@@ -471,30 +489,46 @@ bool json_name_is(struct bytes raw, const char *word)
 	return p == end && !*word;
 }
 
-/* Copies bytes up to the next backslash or the end. The output has room for 16 bytes more. */
-static inline void copy_plain(const char **p, const char *end, char **out)
+#define DECODE_SLACK 32 /* bytes that decode_blocks() may write behind its output */
+
+/*
+ * Copies bytes and two-letter escapes. Stops in front of a \u, or where less than 32 bytes are
+ * left: pieces are copied by 16 bytes, the rest of which the next piece overwrites.
+ */
+static inline void decode_blocks(const char **p, const char *end, char **out)
 {
+#ifdef __SSE2__
 	const char *from = *p;
 	char *to = *out;
 
-#ifdef __SSE2__
-	while (end - from >= 16) {
-		unsigned hit = backslashes(from);
-		memcpy(to, from, 16);
-		unsigned n = hit ? (unsigned)__builtin_ctz(hit) : 16;
-		from += n;
-		to += n;
-		if (hit)
-			goto out;
+	while (end - from >= 32) {
+		unsigned hit = block_load(from).backslashes;
+		unsigned start = 0;
+		while (hit) {
+			unsigned i = (unsigned)__builtin_ctz(hit);
+			memcpy(to, from + start, 16);
+			to += i - start;
+			char plain = escapes[(unsigned char)from[i + 1]];
+			if (!plain) {
+				*p = from + i;
+				*out = to;
+				return;
+			}
+			*to++ = plain;
+			start = i + 2;
+			hit &= ~(3u << i);
+		}
+		memcpy(to, from + start, 16);
+		to += start < 16 ? 16 - start : 0;
+		from += start < 16 ? 16 : start;
 	}
-#endif
-	while (from < end && *from != '\\')
-		*to++ = *from++;
-#ifdef __SSE2__
-out:
-#endif
 	*p = from;
 	*out = to;
+#else
+	(void)p;
+	(void)end;
+	(void)out;
+#endif
 }
 
 int json_string_decode(struct bytes value, struct buffer *ret_text, struct error *error)
@@ -502,13 +536,15 @@ int json_string_decode(struct bytes value, struct buffer *ret_text, struct error
 	if (value.n < 2 || value.p[0] != '"')
 		return error_set(error, -EINVAL, "this is not a JSON string");
 	/* No escape grows when it is decoded. */
-	if (buffer_reserve(ret_text, value.n + 16) < 0)
+	if (buffer_reserve(ret_text, value.n + DECODE_SLACK) < 0)
 		return -ENOMEM;
 	const char *p = value.p + 1, *end = value.p + value.n - 1;
 	char *out = ret_text->p + ret_text->n;
-	for (;;) {
-		copy_plain(&p, end, &out);
-		if (p >= end)
+	while (p < end) {
+		decode_blocks(&p, end, &out);
+		while (p < end && *p != '\\')
+			*out++ = *p++;
+		if (p == end)
 			break;
 		int n = escape_decode(&p, end, out);
 		if (n < 0)

@@ -203,7 +203,7 @@ make_events() {
 		filler = sprintf("%*s", pad, "")
 		gsub(/ /, "x", filler)
 		for (i = from; i <= to; i++)
-			printf "{\"type\":\"PUT\",\"key\":\"%s:%d\",\"value\":\"{\\\"n\\\":%d,\\\"filler\\\":\\\"%s\\\"}\",\"timestamp_ms\":%d}\n",
+			printf "{\"type\":\"PUT\",\"key\":\"%s:%d\",\"value\":\"{\\\"n\\\":%d,\\\"filler\\\":\\\"%s\\\"}\",\"timestamp_ms\":%.0f}\n",
 				table, i, i, filler, 1700000000000 + i
 	}'
 }

@@ -1,0 +1,542 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening and recovering, commits, lines, documents, sources, damage. */
+#include <pthread.h>
+
+#include "store/db.h"
+#include "store/keys.h"
+#include "tests/unit/store_test.h"
+
+#define HAS(text, part) (strstr(text, part) != NULL)
+
+/* ---- lines ---- */
+
+static void lines_are_as_documented(void)
+{
+	struct store *s = open_store();
+	struct store_event e = event_put("user:alice", "{\"name\":\"A\\nB\"}");
+
+	e.metadata = BYTES("{\"table\":\"user\"}");
+	CHECK(commit_event(s, &e) == 1);
+	CHECK(strcmp(line_of(s, 1),
+		     "{\"sequence\":1,\"type\":\"PUT\",\"key\":\"user:alice\","
+		     "\"value\":\"{\\\"name\\\":\\\"A\\\\nB\\\"}\",\"timestamp_ms\":7,"
+		     "\"metadata\":{\"table\":\"user\"},"
+		     "\"after_snapshot\":\"{\\\"name\\\":\\\"A\\\\nB\\\"}\"}\n") == 0);
+	CHECK(put(s, "user:alice", "2") == 2);
+	CHECK(HAS(line_of(s, 2), ",\"before_snapshot\":\"{\\\"name\\\":\\\"A\\\\nB\\\"}\","
+				 "\"after_snapshot\":\"2\"}\n"));
+	e = (struct store_event){.type = STORE_DELETE, .key = BYTES("user:alice")};
+	CHECK(commit_event(s, &e) == 3);
+	CHECK(strcmp(line_of(s, 3), "{\"sequence\":3,\"type\":\"DELETE\",\"key\":\"user:alice\","
+				    "\"value\":null,\"timestamp_ms\":0,"
+				    "\"before_snapshot\":\"2\"}\n") == 0);
+	e = (struct store_event){.type = STORE_MESSAGE, .key = BYTES("hello"), .value = BYTES("x")};
+	CHECK(commit_event(s, &e) == 4);
+	CHECK(strcmp(line_of(s, 4), "{\"sequence\":4,\"type\":\"MESSAGE\",\"key\":\"hello\","
+				    "\"value\":\"x\",\"timestamp_ms\":0}\n") == 0);
+	CHECK(strcmp(document_of(s, "_", "hello"), "(none)") == 0);
+	store_close(s);
+	CHECK(check_store(print_fault) == 0);
+}
+
+static void snapshots_follow_the_setting(void)
+{
+	struct store *s = open_store();
+	struct store_config c;
+
+	store_config_get(s, &c);
+	c.snapshots = STORE_SNAPSHOTS_BEFORE;
+	CHECK(store_config_set(s, &c, NULL) == 0);
+	put(s, "a:1", "1");
+	put(s, "a:1", "2");
+	CHECK(HAS(line_of(s, 2), "before_snapshot\":\"1\"") && !HAS(line_of(s, 2), "after_snap"));
+	c.snapshots = STORE_SNAPSHOTS_NONE;
+	CHECK(store_config_set(s, &c, NULL) == 0);
+	put(s, "a:1", "3");
+	CHECK(!HAS(line_of(s, 3), "snapshot"));
+	struct store_event e = event_put("a:1", "4");
+	e.before = BYTES("given");
+	commit_event(s, &e);
+	CHECK(HAS(line_of(s, 4), "\"before_snapshot\":\"given\"}"));
+	c.max_document_bytes = 0;
+	CHECK(store_config_set(s, &c, NULL) == -EINVAL);
+	store_close(s);
+	s = open_store();
+	store_config_get(s, &c);
+	CHECK(c.snapshots == STORE_SNAPSHOTS_NONE);
+	store_close(s);
+	CHECK(check_store(print_fault) == 0);
+}
+
+static void bytes_that_are_not_utf8_travel_as_base64(void)
+{
+	struct store *s = open_store();
+	struct store_event e = event_put("b:1", "");
+
+	e.value = (struct bytes){"\xff\xfe\x00", 3};
+	CHECK(commit_event(s, &e) == 1);
+	CHECK(HAS(line_of(s, 1), "\"value\":\"//4A\"") &&
+	      HAS(line_of(s, 1), "\"metadata\":{\"encoding\":\"base64\"}") &&
+	      HAS(line_of(s, 1), "\"after_snapshot\":\"//4A\""));
+	CHECK(memcmp(document_of(s, "b", "b:1"), "\xff\xfe\x00", 4) == 0);
+	/* The text after it is UTF-8, but what was before is not: both are encoded. */
+	CHECK(put(s, "b:1", "abc") == 2);
+	CHECK(HAS(line_of(s, 2), "\"value\":\"YWJj\"") &&
+	      HAS(line_of(s, 2), "\"before_snapshot\":\"//4A\"") &&
+	      HAS(line_of(s, 2), "\"encoding\":\"base64\""));
+	CHECK(put(s, "b:1", "abc") == 3);
+	CHECK(HAS(line_of(s, 3), "\"value\":\"abc\"") && !HAS(line_of(s, 3), "base64"));
+	e.metadata = BYTES("{ \"encoding\":\"base64\" } ");
+	e.encoded = true;
+	e.value = BYTES("xyz");
+	CHECK(commit_event(s, &e) == 4);
+	CHECK(HAS(line_of(s, 4), "\"value\":\"eHl6\"") &&
+	      HAS(line_of(s, 4), "\"metadata\":{ \"encoding\":\"base64\" } ,"));
+	store_close(s);
+	CHECK(check_store(print_fault) == 0);
+}
+
+static int patch_append(struct bytes value, struct bytes current, struct buffer *out,
+			bool *ret_partial)
+{
+	*ret_partial = current.p == NULL;
+	return buffer_add_bytes(out, current) < 0 || buffer_add_bytes(out, value) < 0 ? -ENOMEM : 0;
+}
+
+static void patches_see_the_document_in_order(void)
+{
+	struct store *s = open_store();
+	struct store_batch *b = store_batch_new(s);
+	struct store_event plain = event_put("p:1", "A");
+	struct store_event patch = event_put("p:1", "B");
+	struct store_event gone = {.type = STORE_DELETE, .key = BYTES("p:1")};
+	struct store_event moved = event_put("p:2", "C");
+
+	patch.patch = moved.patch = patch_append;
+	moved.patch_key = BYTES("p:1");
+	CHECK(store_batch_add(b, &patch, NULL) == 0); /* partial: no document yet */
+	CHECK(store_batch_add(b, &plain, NULL) == 0);
+	CHECK(store_batch_add(b, &patch, NULL) == 0);
+	CHECK(store_batch_add(b, &gone, NULL) == 0);
+	CHECK(store_batch_add(b, &moved, NULL) == 0);
+	CHECK(store_commit(s, b, false, NULL, &test_error) == 0);
+	CHECK(HAS(line_of(s, 1), "\"metadata\":{\"partial\":true}") &&
+	      HAS(line_of(s, 1), "\"value\":\"B\""));
+	CHECK(HAS(line_of(s, 3), "\"value\":\"AB\"") && !HAS(line_of(s, 3), "partial"));
+	CHECK(HAS(line_of(s, 4), "\"before_snapshot\":\"AB\""));
+	CHECK(HAS(line_of(s, 5), "\"value\":\"ABC\""));
+	CHECK(strcmp(document_of(s, "p", "p:2"), "ABC") == 0);
+	CHECK(strcmp(document_of(s, "p", "p:1"), "(none)") == 0);
+	store_batch_free(b);
+	store_close(s);
+	CHECK(check_store(print_fault) == 0);
+}
+
+/* ---- limits ---- */
+
+static void limits_are_refused_and_leave_nothing(void)
+{
+	struct store *s = open_store();
+	struct store_config c;
+	_cleanup_(buffer_free) struct buffer big = {0};
+	struct store_event e = event_put("x", "1");
+
+	store_config_get(s, &c);
+	c.max_document_bytes = 1000;
+	CHECK(store_config_set(s, &c, NULL) == 0);
+	buffer_reserve(&big, 5000);
+	memset(big.p, 'k', 5000);
+	e.key = (struct bytes){big.p, 4097};
+	CHECK(commit_event(s, &e) == -EFBIG && HAS(test_error.text, "4097"));
+	e.key.n = 4096;
+	CHECK(commit_event(s, &e) == 1);
+	e.key.n = 0;
+	CHECK(commit_event(s, &e) == -EINVAL);
+	e.key = BYTES("\xff");
+	CHECK(commit_event(s, &e) == -EINVAL);
+	e.key = BYTES("x");
+	e.value = (struct bytes){big.p, 1001};
+	CHECK(commit_event(s, &e) == -EFBIG && HAS(test_error.text, "1001"));
+	e.value.n = 1000;
+	CHECK(commit_event(s, &e) == 2);
+	e.value = BYTES("1");
+	e.before = (struct bytes){big.p, 1001};
+	CHECK(commit_event(s, &e) == -EFBIG);
+	e.before = (struct bytes){0};
+	e.metadata = BYTES("{\n}");
+	CHECK(commit_event(s, &e) == -EINVAL);
+	CHECK(store_last_sequence(s) == 2);
+	/* A patch that would make too large a document fails its whole batch, and only that. */
+	struct store_batch *b = store_batch_new(s);
+	struct store_event patch = event_put("x", "more");
+	patch.patch = patch_append;
+	e = event_put("y", "1");
+	CHECK(store_batch_add(b, &e, NULL) == 0 && store_batch_add(b, &patch, NULL) == 0);
+	CHECK(store_commit(s, b, false, NULL, &test_error) == -EFBIG);
+	CHECK(store_batch_count(b) == 2);
+	store_batch_free(b);
+	CHECK(put(s, "y", "2") == 3);
+	CHECK(!HAS(line_of(s, 3), "before_snapshot"));
+	store_close(s);
+	CHECK(check_store(print_fault) == 0);
+}
+
+/* ---- who has the store ---- */
+
+static void a_second_one_is_refused(void)
+{
+	struct store *s = open_store(), *other = NULL;
+	struct store_options options = {.create = true};
+	char pid[32];
+
+	snprintf(pid, sizeof(pid), "process %d", (int)getpid());
+	CHECK(store_open(test_directory, &options, &other, &test_error) == -EBUSY);
+	CHECK(HAS(test_error.text, pid) && HAS(test_error.text, "/mnt/x"));
+	store_close(s);
+}
+
+static void what_is_no_store_is_refused(void)
+{
+	struct store *s = NULL;
+	struct store_options options = {.create = true};
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/letter", test_directory);
+	fclose(fopen(path, "w"));
+	CHECK(store_open(test_directory, &options, &s, &test_error) == -ENOTEMPTY);
+	CHECK(HAS(test_error.text, "letter"));
+	options.create = false;
+	CHECK(store_open("/nonexistent", &options, &s, &test_error) == -ENOENT);
+}
+
+static void newer_formats_are_refused(void)
+{
+	struct db *db = NULL;
+	struct db_batch *b = db_batch_new();
+	struct store *s = open_store();
+	struct store_options options = {.create = true};
+	char path[128], format[4];
+	struct key key = key_meta('F');
+
+	store_close(s);
+	snprintf(path, sizeof(path), "%s/db", test_directory);
+	CHECK(db_open(path, false, false, &db, &test_error) == 0);
+	put_le32(format, KEYS_FORMAT + 1);
+	db_batch_put(db, b, DB_META, KEY_BYTES(key), (struct bytes){format, 4});
+	CHECK(db_write(db, b, true, NULL) == 0);
+	db_batch_free(b);
+	db_close(db);
+	CHECK(store_open(test_directory, &options, &s, &test_error) == -EPROTONOSUPPORT);
+}
+
+/* ---- ends ---- */
+
+static void write_three(struct store *s)
+{
+	put(s, "a:1", "1");
+	put(s, "b:1", "2");
+	put(s, "a:2", "3");
+}
+
+static struct store_stats stats_of(struct store *s)
+{
+	struct store_stats stats = {0};
+
+	CHECK(store_stats_get(s, &stats) == 0);
+	return stats;
+}
+
+static void a_crash_loses_nothing(void)
+{
+	size_t gaps;
+
+	crash_after(write_three, "boot-1");
+	struct store *s = open_store();
+	CHECK(stats_of(s).last_end == STORE_END_CRASH);
+	CHECK(store_last_sequence(s) == 3 && put(s, "a:3", "4") == 4);
+	store_gaps(s, &gaps);
+	CHECK(gaps == 0);
+	store_close(s);
+	s = open_store_after("boot-2");
+	CHECK(stats_of(s).last_end == STORE_END_CLEAN);
+	CHECK(put(s, "a:3", "4") == 5);
+	store_close(s);
+	CHECK(check_store(print_fault) == 0);
+}
+
+static void after_a_reboot_nothing_is_given_twice(void)
+{
+	struct store_stream before, after;
+	size_t gaps;
+	uint32_t a;
+
+	crash_after(write_three, "boot-1");
+	struct store *s = open_store_after("boot-2");
+	CHECK(stats_of(s).last_end == STORE_END_REBOOT);
+	const struct store_gap *gap = store_gaps(s, &gaps);
+	CHECK(gaps == 1 && gap[0].from == 4 && gap[0].to >= 1 << 20);
+	CHECK(store_collection_find(s, BYTES("a"), &a) == 0);
+	CHECK(store_stream_stat(s, a, &before) == 0);
+	int64_t next = put(s, "a:3", "4");
+	CHECK(next == (int64_t)gap[0].to + 1);
+	CHECK(store_stream_stat(s, a, &after) == 0);
+	uint64_t behind, ahead;
+	CHECK(store_stream_tell(s, a, 3, &behind, NULL) == 0);
+	CHECK(store_stream_seek(s, a, 3, &ahead, NULL) == 0);
+	CHECK(ahead - behind > (uint64_t)1 << 29); /* no position is given twice either */
+	CHECK(ahead == before.end && after.end > ahead);
+	char byte;
+	CHECK(store_stream_read(s, a, behind - 1, &byte, 1, NULL) == 1 && byte == '\n');
+	CHECK(store_stream_read(s, a, behind, &byte, 1, NULL) == -EBADMSG); /* the hole */
+	struct buffer second = read_stream(s, a, ahead, 1000);
+	CHECK(second.n == after.end - ahead);
+	buffer_free(&second);
+	store_close(s);
+	CHECK(check_store(print_fault) == 0);
+	/* Two reboots without a word between them. */
+	crash_after(write_three, "boot-3");
+	store_close(open_store_after("boot-4"));
+	s = open_store_after("boot-4");
+	store_gaps(s, &gaps);
+	CHECK(gaps == 2);
+	store_close(s);
+	CHECK(check_store(print_fault) == 0);
+}
+
+static void idle(struct store *s)
+{
+	(void)s;
+}
+
+static void a_reboot_of_an_idle_store_leaves_no_gap(void)
+{
+	size_t gaps;
+	struct store *s = open_store();
+
+	write_three(s);
+	store_close(s);
+	crash_after(idle, "boot-1");
+	s = open_store_after("boot-2");
+	store_gaps(s, &gaps);
+	CHECK(gaps == 0 && put(s, "a:3", "4") == 4);
+	store_close(s);
+	CHECK(check_store(print_fault) == 0);
+}
+
+/* ---- sources ---- */
+
+static int send(struct store *s, uint64_t position, int64_t time_us, struct store_committed *done)
+{
+	struct store_batch *b = store_batch_new(s);
+	struct store_event e = event_put("s:1", "1");
+
+	CHECK(store_batch_add(b, &e, NULL) == 0);
+	CHECK(store_batch_source(b, BYTES("pg"), position, time_us) == 0);
+	int rc = store_commit(s, b, false, done, &test_error);
+	store_batch_free(b);
+	return rc;
+}
+
+static void sources_are_never_doubled_nor_mistaken(void)
+{
+	struct store *s = open_store();
+	struct store_committed done;
+
+	CHECK(send(s, 100, 5000, &done) == 0 && done.first == 1);
+	CHECK(send(s, 100, 5000, &done) == 0 && done.skipped && done.first == 0);
+	CHECK(send(s, 90, 4000, &done) == 0 && done.skipped);
+	CHECK(send(s, 200, 4900, &done) == 0 && done.first == 2); /* times may stand across */
+	CHECK(send(s, 100, 5000, &done) == 0 && done.skipped);
+	CHECK(send(s, 150, 6000, &done) == -ESTALE && HAS(test_error.text, "sources.json"));
+	CHECK(store_last_sequence(s) == 2);
+	store_close(s);
+	s = open_store();
+	CHECK(send(s, 200, 4900, &done) == 0 && done.skipped);
+	CHECK(store_source_forget(s, BYTES("nobody"), NULL) == -ENOENT);
+	CHECK(store_source_forget(s, BYTES("pg"), NULL) == 0);
+	CHECK(send(s, 150, 6000, &done) == 0 && done.first == 3);
+	store_close(s);
+	CHECK(check_store(print_fault) == 0);
+}
+
+/* ---- many writers ---- */
+
+#define WRITERS 8
+#define BATCHES 200
+
+static void *write_batches(void *context)
+{
+	static _Atomic int numbers;
+	int writer = numbers++;
+	struct store *s = context;
+	struct store_batch *b = store_batch_new(s);
+
+	for (int i = 0; i < BATCHES; i++) {
+		struct store_committed done;
+		char key[64], value[64];
+		for (int k = 0; k < 3; k++) {
+			snprintf(key, sizeof(key), "w%d:%d", writer, i);
+			snprintf(value, sizeof(value), "%d/%d", i, k);
+			struct store_event e = event_put(key, value);
+			CHECK(store_batch_add(b, &e, NULL) == 0);
+		}
+		CHECK(store_commit(s, b, i % 16 == 0, &done, NULL) == 0);
+		CHECK(done.last == done.first + 2);
+		CHECK(HAS(line_of(s, 0), ""));
+		if (i % 32 == 0)
+			CHECK(store_sync(s, NULL) == 0);
+	}
+	store_batch_free(b);
+	return NULL;
+}
+
+static void writers_never_interleave(void)
+{
+	struct store *s = open_store();
+	pthread_t threads[WRITERS];
+
+	for (int i = 0; i < WRITERS; i++)
+		pthread_create(&threads[i], NULL, write_batches, s);
+	for (int i = 0; i < WRITERS; i++)
+		pthread_join(threads[i], NULL);
+	CHECK(store_last_sequence(s) == (uint64_t)WRITERS * BATCHES * 3);
+	for (uint64_t n = 1; n <= store_last_sequence(s); n += 3) {
+		char key[64] = "", other[64] = "";
+		sscanf(line_of(s, n), "{\"sequence\":%*u,\"type\":\"PUT\",\"key\":\"%63[^\"]", key);
+		sscanf(line_of(s, n + 2), "{\"sequence\":%*u,\"type\":\"PUT\",\"key\":\"%63[^\"]",
+		       other);
+		CHECK(key[0] && strcmp(key, other) == 0);
+		CHECK(HAS(line_of(s, n), "/0\"") && HAS(line_of(s, n + 2), "/2\""));
+	}
+	store_close(s);
+	CHECK(check_store(print_fault) == 0);
+}
+
+/* ---- damage ---- */
+
+/* Does one change to the database of a small store; the faults that check finds. */
+static int faults_after(void (*damage)(struct db *, struct db_batch *))
+{
+	struct db *db = NULL;
+	struct db_batch *b = db_batch_new();
+	char path[128];
+
+	test_directory_remove();
+	test_directory_new();
+	struct store *s = open_store();
+	write_three(s);
+	put(s, "a:1", "new");
+	store_close(s);
+	snprintf(path, sizeof(path), "%s/db", test_directory);
+	CHECK(db_open(path, false, false, &db, &test_error) == 0);
+	damage(db, b);
+	CHECK(db_write(db, b, true, NULL) == 0);
+	db_batch_free(b);
+	db_close(db);
+	return check_store(ignore_fault);
+}
+
+static void lose_block(struct db *db, struct db_batch *b)
+{
+	struct key key = key_log(2);
+	db_batch_delete(db, b, DB_LOG, KEY_BYTES(key));
+}
+
+static void lose_last_block(struct db *db, struct db_batch *b)
+{
+	struct key key = key_log(4);
+	db_batch_delete(db, b, DB_LOG, KEY_BYTES(key));
+}
+
+static void lose_index_position(struct db *db, struct db_batch *b)
+{
+	struct key key = key_index('P', 0, 0);
+	db_batch_delete(db, b, DB_INDEX, KEY_BYTES(key));
+}
+
+static void lose_index_sequence(struct db *db, struct db_batch *b)
+{
+	struct key key = key_index('S', 1, 3);
+	db_batch_delete(db, b, DB_INDEX, KEY_BYTES(key));
+}
+
+static void add_index_entry(struct db *db, struct db_batch *b)
+{
+	struct key key = key_index('P', 2, 999);
+	db_batch_put(db, b, DB_INDEX, KEY_BYTES(key), BYTES("12345678"));
+}
+
+static void change_document(struct db *db, struct db_batch *b)
+{
+	char key[KEY_STATE_MAX], value[STATE_VALUE_HEAD + 1] = {2};
+	struct bytes k = {key, key_state_write(2, BYTES("b:1"), 0, key)};
+	value[STATE_VALUE_HEAD] = 'X';
+	db_batch_put(db, b, DB_STATE, k, (struct bytes){value, sizeof(value)});
+}
+
+static void lose_document(struct db *db, struct db_batch *b)
+{
+	char key[KEY_STATE_MAX];
+	struct bytes k = {key, key_state_write(1, BYTES("a:2"), 0, key)};
+	db_batch_delete(db, b, DB_STATE, k);
+}
+
+static void old_document(struct db *db, struct db_batch *b)
+{
+	char key[KEY_STATE_MAX], value[STATE_VALUE_HEAD + 1] = {1};
+	struct bytes k = {key, key_state_write(1, BYTES("a:1"), 0, key)};
+	value[STATE_VALUE_HEAD] = '1';
+	db_batch_put(db, b, DB_STATE, k, (struct bytes){value, sizeof(value)});
+}
+
+static void cut_block(struct db *db, struct db_batch *b)
+{
+	struct key key = key_log(1);
+	db_batch_put(db, b, DB_LOG, KEY_BYTES(key), BYTES("\x01short"));
+}
+
+static void change_nothing(struct db *db, struct db_batch *b)
+{
+	(void)db;
+	(void)b;
+}
+
+static void damage_is_found(void)
+{
+	CHECK(faults_after(change_nothing) == 0);
+	CHECK(faults_after(lose_block) > 0);
+	CHECK(faults_after(lose_last_block) > 0);
+	CHECK(faults_after(lose_index_position) > 0);
+	CHECK(faults_after(lose_index_sequence) > 0);
+	CHECK(faults_after(add_index_entry) > 0);
+	CHECK(faults_after(change_document) > 0);
+	CHECK(faults_after(lose_document) > 0);
+	CHECK(faults_after(old_document) > 0);
+	CHECK(faults_after(cut_block) > 0);
+}
+
+#define RUN_FRESH(test)                                                                            \
+	do {                                                                                       \
+		test_directory_new();                                                              \
+		RUN(test);                                                                         \
+		test_directory_remove();                                                           \
+	} while (0)
+
+int main(void)
+{
+	RUN_FRESH(lines_are_as_documented);
+	RUN_FRESH(snapshots_follow_the_setting);
+	RUN_FRESH(bytes_that_are_not_utf8_travel_as_base64);
+	RUN_FRESH(patches_see_the_document_in_order);
+	RUN_FRESH(limits_are_refused_and_leave_nothing);
+	RUN_FRESH(a_second_one_is_refused);
+	RUN_FRESH(what_is_no_store_is_refused);
+	RUN_FRESH(newer_formats_are_refused);
+	RUN_FRESH(a_crash_loses_nothing);
+	RUN_FRESH(after_a_reboot_nothing_is_given_twice);
+	RUN_FRESH(a_reboot_of_an_idle_store_leaves_no_gap);
+	RUN_FRESH(sources_are_never_doubled_nor_mistaken);
+	RUN_FRESH(writers_never_interleave);
+	RUN_FRESH(damage_is_found);
+	return test_summary();
+}
