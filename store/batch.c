@@ -95,6 +95,63 @@ int line_render(struct buffer *out, const struct line_parts *parts, struct span 
 	return render_metadata(out, parts);
 }
 
+/* Decodes one of the escapes that buffer_add_json_escaped() writes; *p is at the backslash and is
+ * left at the escape's last byte. */
+static char unescape(const char **p)
+{
+	static const char from[] = "btnfr", to[] = "\b\t\n\f\r";
+	char c = *++*p;
+	const char *at = memchr(from, c, sizeof(from) - 1);
+
+	if (c == 'u') {
+		char digits[3] = {(*p)[3], (*p)[4], 0};
+		*p += 4;
+		return (char)strtoul(digits, NULL, 16);
+	}
+	return at ? to[at - from] : c;
+}
+
+/* Reads a quoted string at *p, which is left behind it. */
+static int read_string(const char **p, const char *end, struct buffer *ret_text)
+{
+	const char *c = *p;
+
+	ret_text->n = 0;
+	if (buffer_reserve(ret_text, (size_t)(end - c)) < 0)
+		return -ENOMEM;
+	for (c++; c < end && *c != '"'; c++) {
+		if (*c == '\\' && end - c < 7)
+			return -EBADMSG;
+		char byte = *c == '\\' ? unescape(&c) : *c;
+		ret_text->p[ret_text->n++] = byte;
+	}
+	*p = c + 1;
+	return c < end ? 0 : -EBADMSG;
+}
+
+int line_read(struct bytes line, bool base64, struct buffer *ret_key, struct buffer *ret_value)
+{
+	static const char key[] = ",\"key\":\"", value[] = ",\"value\":\"";
+	const char *end = line.p + line.n, *p = memmem(line.p, line.n, key, sizeof(key) - 1);
+
+	if (!p)
+		return -EBADMSG;
+	p += sizeof(key) - 2;
+	int rc = read_string(&p, end, ret_key);
+	ret_value->n = 0;
+	if (rc < 0 || (size_t)(end - p) < sizeof(value) || memcmp(p, value, sizeof(value) - 1) != 0)
+		return rc;
+	p += sizeof(value) - 2;
+	rc = read_string(&p, end, ret_value);
+	if (rc == 0 && base64) {
+		size_t n = ret_value->n;
+		rc = buffer_add_base64_decoded(ret_value, (struct bytes){ret_value->p, n});
+		if (rc == 0)
+			buffer_consume(ret_value, n);
+	}
+	return rc == -EINVAL ? -EBADMSG : rc;
+}
+
 struct store_batch *store_batch_new(struct store *store)
 {
 	struct store_batch *batch = calloc(1, sizeof(*batch));

@@ -40,6 +40,7 @@ struct store_event_info block_event(const struct block *block, uint32_t i)
 		.timestamp_ms = (int64_t)get_le64(e + 8),
 		.commit_ms = block->commit_ms + get_le32(e + 16),
 		.type = (enum store_type)(unsigned char)e[20],
+		.flags = (unsigned char)e[21],
 	};
 }
 
@@ -60,19 +61,18 @@ void block_builder_start(struct block_builder *b, uint64_t first)
 	b->head.n = 0;
 }
 
-int block_builder_add(struct block_builder *b, uint32_t length, uint32_t collection,
-		      enum store_type type, int64_t timestamp_ms)
+int block_builder_add(struct block_builder *b, const struct store_event_info *event)
 {
 	if (buffer_reserve(&b->head, BLOCK_HEAD_SIZE + BLOCK_ENTRY_SIZE) < 0)
 		return -ENOMEM;
 	if (!b->head.n)
 		b->head.n = BLOCK_HEAD_SIZE;
 	char *e = b->head.p + b->head.n;
-	put_le32(e, length);
-	put_le32(e + 4, collection);
-	put_le64(e + 8, (uint64_t)timestamp_ms);
+	put_le32(e, event->length);
+	put_le32(e + 4, event->collection);
+	put_le64(e + 8, (uint64_t)event->timestamp_ms);
 	put_le32(e + 16, 0);
-	put_le32(e + 20, (uint32_t)type);
+	put_le32(e + 20, (uint32_t)event->type | (uint32_t)event->flags << 8);
 	b->head.n += BLOCK_ENTRY_SIZE;
 	b->count++;
 	return 0;

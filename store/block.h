@@ -3,8 +3,10 @@
 /* A block of the log: events with consecutive sequences and their lines; keys.h draws it. */
 #include "store/store.h"
 
-#define BLOCK_HEAD_SIZE	 48
-#define BLOCK_ENTRY_SIZE 24
+#define BLOCK_HEAD_SIZE	   48
+#define BLOCK_ENTRY_SIZE   24
+#define BLOCK_FLAG_BASE64  1
+#define BLOCK_FLAG_PARTIAL 2
 /* Lines are gathered into blocks of about this size; one longer line is a block of its own. */
 #define BLOCK_TARGET (128 << 10)
 
@@ -42,9 +44,8 @@ struct block_builder {
 };
 
 void block_builder_start(struct block_builder *b, uint64_t first);
-/* Adds an entry for a line of `length` bytes that is already at the end of b->lines. */
-int block_builder_add(struct block_builder *b, uint32_t length, uint32_t collection,
-		      enum store_type type, int64_t timestamp_ms);
+/* Adds an entry for a line that is already at the end of b->lines. */
+int block_builder_add(struct block_builder *b, const struct store_event_info *event);
 /* Writes the header. */
 void block_builder_finish(struct block_builder *b, uint64_t position, int64_t commit_ms,
 			  uint64_t segment);

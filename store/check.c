@@ -324,5 +324,7 @@ int store_check(struct store *store, void (*report)(void *context, const char *f
 	free(c.tallies);
 	free(c.orphans);
 	buffer_free(&c.key);
+	buffer_free(&c.text);
+	buffer_free(&c.line);
 	return c.faults;
 }

@@ -33,7 +33,7 @@ struct check {
 	uint64_t index_entries;
 	struct orphan *orphans;
 	size_t orphan_slots, orphan_count;
-	struct buffer key;
+	struct buffer key, text, line; /* scratch */
 };
 
 void check_fault(struct check *c, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -11,11 +11,8 @@
 
 static uint64_t hash_of(uint32_t collection, struct bytes key)
 {
-	uint64_t h = UINT64_C(0xcbf29ce484222325) ^ collection; /* FNV-1a, 64 bits */
+	uint64_t h = document_hash(collection, key);
 
-	for (size_t i = 0; i < key.n; i++)
-		h = (h ^ (unsigned char)key.p[i]) * UINT64_C(0x100000001b3);
-	h ^= h >> 31;
 	return h ? h : 1;
 }
 
@@ -69,39 +66,6 @@ static void adopt(struct check *c, uint64_t hash)
 		o->sequence = 0;
 }
 
-/* Decodes the escapes that the store itself writes. */
-static char unescape(const char **p)
-{
-	static const char from[] = "btnfr", to[] = "\b\t\n\f\r";
-	char c = *++*p;
-	const char *at = strchr(from, c);
-
-	if (c == 'u') {
-		char digits[3] = {(*p)[3], (*p)[4], 0};
-		*p += 4;
-		return (char)strtoul(digits, NULL, 16);
-	}
-	return at && c ? to[at - from] : c;
-}
-
-/* The key of a line, as the store writes lines. False if there is none. */
-static bool key_of_line(struct check *c, struct bytes line)
-{
-	static const char member[] = "\",\"key\":\"";
-	const char *p = memmem(line.p, line.n, member, sizeof(member) - 1);
-	const char *end = line.p + line.n - 6; /* room for the longest escape */
-
-	c->key.n = 0;
-	if (!p)
-		return false;
-	for (p += sizeof(member) - 1; p < end && *p != '"'; p++) {
-		char byte = *p == '\\' ? unescape(&p) : *p;
-		if (buffer_add(&c->key, &byte, 1) < 0)
-			return false;
-	}
-	return p < end;
-}
-
 static void truncate_collection(struct check *c, const struct store_event_info *e)
 {
 	c->tallies[e->collection].truncated = e->sequence;
@@ -112,16 +76,17 @@ static void truncate_collection(struct check *c, const struct store_event_info *
 
 void check_event_document(struct check *c, const struct store_event_info *e, struct bytes line)
 {
-	static const char partial[] = "\"partial\":true";
 	struct store_document d = {0};
 	struct error error = {""};
 
 	if (e->type == STORE_TRUNCATE && e->collection <= c->collections)
 		truncate_collection(c, e);
-	if ((e->type != STORE_PUT && e->type != STORE_DELETE) || !key_of_line(c, line))
+	if ((e->type != STORE_PUT && e->type != STORE_DELETE) || (e->flags & BLOCK_FLAG_PARTIAL))
 		return;
-	if (e->type == STORE_PUT && memmem(line.p, line.n, partial, sizeof(partial) - 1))
-		return; /* recorded, but no whole document */
+	if (line_read(line, e->flags & BLOCK_FLAG_BASE64, &c->key, &c->text) < 0) {
+		check_fault(c, "the line of sequence %llu cannot be read", U(e->sequence));
+		return;
+	}
 	struct bytes key = buffer_bytes(&c->key);
 	uint64_t hash = hash_of(e->collection, key);
 	int rc = store_document_get(c->store, e->collection, key, &d, NULL, &error);
@@ -149,71 +114,70 @@ void check_orphans(struct check *c)
 
 /* ---- from the documents to the log ---- */
 
-/* The line of a PUT has to hold the document as its value: it is rendered again and compared. */
-static bool line_shows(struct bytes line, struct bytes text, bool base64, struct buffer *scratch)
+/* What is said of the newest version of a document. */
+static void check_document(struct check *c, const struct table_entry *d)
 {
-	scratch->n = 0;
-	if (buffer_add(scratch, ",\"value\":", 9) < 0 ||
-	    line_render_text(scratch, text, base64) < 0)
-		return true;
-	return memmem(line.p, line.n, scratch->p, scratch->n) != NULL;
+	struct store_event_info e;
+	int n = (int)d->key.n;
+
+	if (d->sequence >= c->store->commit.next_sequence)
+		check_fault(c, "document %.*s is of sequence %llu, which there is not yet", n,
+			    d->key.p, U(d->sequence));
+	if (d->sequence < c->tallies[d->collection].truncated)
+		check_fault(c, "document %.*s is older than the TRUNCATE of its collection", n,
+			    d->key.p);
+	if (d->sequence < store_floor(c->store))
+		return;
+	c->line.n = 0;
+	if (store_event_get(c->store, d->sequence, &e, &c->line, NULL) < 0)
+		check_fault(c, "document %.*s is of sequence %llu, which the log lacks", n,
+			    d->key.p, U(d->sequence));
+	else if (e.type != STORE_PUT || e.collection != d->collection ||
+		 line_read(buffer_bytes(&c->line), e.flags & BLOCK_FLAG_BASE64, &c->key, &c->text) <
+			 0 ||
+		 !bytes_equal(buffer_bytes(&c->key), d->key))
+		check_fault(c, "document %.*s is of sequence %llu, which is no PUT of it", n,
+			    d->key.p, U(d->sequence));
+	else if (!bytes_equal(buffer_bytes(&c->text), d->text))
+		check_fault(c, "document %.*s differs from sequence %llu, which wrote it", n,
+			    d->key.p, U(d->sequence));
 }
 
-static void check_document(struct check *c, uint32_t collection, struct bytes key,
-			   struct bytes value, struct buffer *line, struct buffer *scratch)
+/* A record of family state, unless a change in memory is newer. */
+static void check_record(struct check *c, struct bytes k, struct bytes v)
 {
-	uint64_t sequence = get_le64(value.p);
-	struct bytes text = {value.p + STATE_VALUE_HEAD, value.n - STATE_VALUE_HEAD};
-	struct store_event_info e;
+	char key[STORE_KEY_MAX];
+	struct table_entry d = {0}, newer;
+	uint64_t version;
 
-	if (sequence >= c->store->commit.next_sequence)
-		check_fault(c, "document %.*s is of sequence %llu, which there is not yet",
-			    (int)key.n, key.p, U(sequence));
-	if (sequence < c->tallies[collection].truncated)
-		check_fault(c, "document %.*s is older than the TRUNCATE of its collection",
-			    (int)key.n, key.p);
-	if (sequence < store_floor(c->store))
-		return;
-	line->n = 0;
-	if (store_event_get(c->store, sequence, &e, line, NULL) < 0) {
-		check_fault(c, "document %.*s is of sequence %llu, which the log lacks", (int)key.n,
-			    key.p, U(sequence));
+	d.key.p = key;
+	if (!key_state_read(k, &d.collection, key, &d.key.n, &version) || v.n < STATE_VALUE_HEAD ||
+	    d.collection < 1 || d.collection > c->collections) {
+		check_fault(c, "a document has a malformed record");
 		return;
 	}
-	scratch->n = 0;
-	if (buffer_add(scratch, ",\"key\":", 7) < 0 || buffer_add_json_string(scratch, key) < 0)
+	if (version || documents_find(c->store, d.collection, d.key, &newer))
 		return;
-	if (e.type != STORE_PUT || e.collection != collection ||
-	    !memmem(line->p, line->n, scratch->p, scratch->n))
-		check_fault(c, "document %.*s is of sequence %llu, which is no PUT of it",
-			    (int)key.n, key.p, U(sequence));
-	else if (!line_shows(buffer_bytes(line), text, false, scratch) &&
-		 !line_shows(buffer_bytes(line), text, true, scratch))
-		check_fault(c, "document %.*s differs from sequence %llu, which wrote it",
-			    (int)key.n, key.p, U(sequence));
+	d.sequence = get_le64(v.p);
+	d.text = (struct bytes){v.p + STATE_VALUE_HEAD, v.n - STATE_VALUE_HEAD};
+	check_document(c, &d);
 }
 
 void check_documents(struct check *c)
 {
 	struct db_iterator *it = db_iterator_open(c->store->db, DB_STATE, true);
-	_cleanup_(buffer_free) struct buffer line = {0}, scratch = {0};
-	char key[STORE_KEY_MAX];
+	const struct table *table = c->store->documents.active;
 	struct error error = {""};
 	struct bytes k, v;
-	uint64_t version;
-	uint32_t collection;
-	size_t n;
 	int rc;
 
 	db_iterator_seek(it, BYTES(""));
-	for (; (rc = db_iterator_get(it, &k, &v, &error)) > 0; db_iterator_next(it)) {
-		if (!key_state_read(k, &collection, key, &n, &version) || v.n < STATE_VALUE_HEAD ||
-		    collection < 1 || collection > c->collections)
-			check_fault(c, "a document has a malformed record");
-		else if (version == 0)
-			check_document(c, collection, (struct bytes){key, n}, v, &line, &scratch);
-	}
+	for (; (rc = db_iterator_get(it, &k, &v, &error)) > 0; db_iterator_next(it))
+		check_record(c, k, v);
 	if (rc < 0)
 		check_fault(c, "%s", error.text);
 	db_iterator_close(it);
+	for (size_t i = 0; i < table->count; i++)
+		if (table->entries[i].text.p)
+			check_document(c, &table->entries[i]);
 }

@@ -32,6 +32,7 @@ void commit_free(struct commit *c)
 	block_builder_free(&c->block);
 	overlay_free(&c->overlay);
 	buffer_free(&c->scratch);
+	free(c->changes);
 	free(c->touched);
 	free(c->in_block);
 	pthread_mutex_destroy(&c->mutex);

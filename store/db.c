@@ -55,7 +55,7 @@ static rocksdb_options_t *family_options_new(struct db *db, enum db_family famil
 	bool large = family == DB_LOG || family == DB_STATE;
 
 	rocksdb_options_set_compression(o, rocksdb_lz4_compression);
-	rocksdb_options_set_write_buffer_size(o, (large ? 32 : 8) * MIB);
+	rocksdb_options_set_write_buffer_size(o, (large ? 24 : 8) * MIB);
 	rocksdb_options_set_max_write_buffer_number(o, large ? 3 : 2);
 	rocksdb_options_set_target_file_size_base(o, 64 * MIB);
 	rocksdb_options_set_max_bytes_for_level_base(o, 256 * MIB);
@@ -79,14 +79,14 @@ static void options_init(struct db *db, bool create)
 	rocksdb_options_set_create_missing_column_families(o, 1);
 	rocksdb_options_set_wal_recovery_mode(o, rocksdb_point_in_time_recovery);
 	rocksdb_options_set_max_total_wal_size(o, 256 * MIB);
-	rocksdb_options_set_db_write_buffer_size(o, 128 * MIB);
+	rocksdb_options_set_db_write_buffer_size(o, 96 * MIB);
 	rocksdb_options_set_max_background_jobs(o, 2);
 	rocksdb_options_set_max_open_files(o, 512);
 	rocksdb_options_set_bytes_per_sync(o, MIB);
 	rocksdb_options_set_info_log_level(o, 2 /* warnings */);
 	rocksdb_options_set_keep_log_file_num(o, 4);
 	db->options = o;
-	db->cache = rocksdb_cache_create_lru(64 * MIB);
+	db->cache = rocksdb_cache_create_lru(48 * MIB);
 	for (int i = 0; i <= DB_FAMILIES; i++)
 		db->family_options[i] = family_options_new(db, (enum db_family)i);
 	db->read = rocksdb_readoptions_create();
@@ -177,8 +177,8 @@ static int get_many(struct db *db, enum db_family family, const struct bytes *ke
 		    struct db_value *ret_values, struct error *error)
 {
 	enum { CHUNK = 64 };
-	const char *p[CHUNK];
-	size_t n[CHUNK];
+	const char *p[CHUNK] = {NULL};
+	size_t n[CHUNK] = {0};
 	rocksdb_pinnableslice_t *slices[CHUNK];
 	char *texts[CHUNK];
 	int rc = 0;

@@ -17,6 +17,25 @@ static int parse(struct bytes value, struct store_document *ret_document, struct
 	return 0;
 }
 
+/* 1 if a table has it, 0 if the database is to be asked; -ENOENT, -ENOMEM. */
+static int get_from_tables(struct store *store, uint32_t collection, struct bytes key,
+			   struct store_document *ret_document, struct buffer *text)
+{
+	struct table_entry e;
+
+	documents_lock(store);
+	int rc = documents_find(store, collection, key, &e);
+	if (rc && !e.text.p)
+		rc = -ENOENT;
+	if (rc > 0) {
+		*ret_document = (struct store_document){e.sequence, e.timestamp_ms, e.text.n};
+		if (text && buffer_add_bytes(text, e.text) < 0)
+			rc = -ENOMEM;
+	}
+	documents_unlock(store);
+	return rc;
+}
+
 int store_document_get(struct store *store, uint32_t collection, struct bytes key,
 		       struct store_document *ret_document, struct buffer *text,
 		       struct error *error)
@@ -26,6 +45,9 @@ int store_document_get(struct store *store, uint32_t collection, struct bytes ke
 
 	if (key.n > STORE_KEY_MAX)
 		return -ENOENT;
+	int known = get_from_tables(store, collection, key, ret_document, text);
+	if (known)
+		return known < 0 ? known : 0;
 	struct bytes k = {name, key_state_write(collection, key, 0, name)};
 	int rc = db_get(store->db, DB_STATE, k, &value, error);
 	if (rc < 0)
@@ -48,8 +70,11 @@ struct store_document_cursor {
 int store_document_cursor_open(struct store *store, uint32_t collection,
 			       struct store_document_cursor **ret_cursor, struct error *error)
 {
-	struct store_document_cursor *c = calloc(1, sizeof(*c));
+	int rc = documents_settle(store);
 
+	if (rc < 0)
+		return error_set(error, rc, "the documents cannot be written to the disk");
+	struct store_document_cursor *c = calloc(1, sizeof(*c));
 	if (!c)
 		return -ENOMEM;
 	c->it = db_iterator_open(store->db, DB_STATE, true);

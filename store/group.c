@@ -57,46 +57,47 @@ struct collection *group_touch(struct store *store, struct bytes name)
 
 /* ---- the document ---- */
 
-static void put_document(struct store *store, const struct resolved *r, uint64_t sequence)
+static struct document_change *new_change(struct commit *c)
 {
-	struct commit *c = &store->commit;
-	struct document_text now = {0};
-	char key[KEY_STATE_MAX], head[STATE_VALUE_HEAD];
-	struct bytes k = {key, key_state_write(r->collection->id,
-					       span_bytes(r->batch, r->prepared->key), 0, key)};
-
-	if (r->prepared->type == STORE_PUT) {
-		put_le64(head, sequence);
-		put_le64(head + 8, (uint64_t)r->prepared->timestamp_ms);
-		head[16] = r->binary ? STATE_FLAG_BINARY : 0;
-		db_batch_put2(store->db, c->db_batch, DB_STATE, k,
-			      (struct bytes){head, STATE_VALUE_HEAD}, r->value);
-		now = (struct document_text){r->value, r->binary};
-	} else {
-		db_batch_delete(store->db, c->db_batch, DB_STATE, k);
+	if (c->change_count == c->change_capacity) {
+		size_t capacity = c->change_capacity ? c->change_capacity * 2 : 256;
+		struct document_change *changes = realloc(c->changes, capacity * sizeof(*changes));
+		if (!changes)
+			return NULL;
+		c->changes = changes;
+		c->change_capacity = capacity;
 	}
-	overlay_set(r->entry, now);
+	return &c->changes[c->change_count++];
 }
 
-static void change_documents(struct store *store, const struct resolved *r, uint64_t sequence)
+/* Notes what becomes of the documents, for when the log is written. */
+static int change_document(struct store *store, const struct resolved *r, uint64_t sequence)
 {
-	struct key from = key_state_prefix(r->collection->id);
-	struct key to = key_state_prefix(r->collection->id + 1);
+	struct commit *c = &store->commit;
+	enum store_type type = r->prepared->type;
 
-	switch (r->prepared->type) {
-	case STORE_PUT:
-	case STORE_DELETE:
-		if (!r->partial)
-			put_document(store, r, sequence);
-		break;
-	case STORE_TRUNCATE:
-		db_batch_delete_range(store->db, store->commit.db_batch, DB_STATE, KEY_BYTES(from),
-				      KEY_BYTES(to));
-		overlay_truncate(&store->commit.overlay, r->collection->id);
-		break;
-	case STORE_MESSAGE:
-		break;
+	if (r->partial || type == STORE_MESSAGE)
+		return 0;
+	struct document_change *change = new_change(c);
+	if (!change)
+		return -ENOMEM;
+	*change = (struct document_change){
+		.entry = {.collection = r->collection->id,
+			  .key = span_bytes(r->batch, r->prepared->key),
+			  .sequence = sequence,
+			  .timestamp_ms = r->prepared->timestamp_ms},
+		.truncate = type == STORE_TRUNCATE,
+	};
+	if (type == STORE_PUT) {
+		change->entry.text = r->value;
+		change->entry.binary = r->binary;
 	}
+	if (type == STORE_TRUNCATE)
+		overlay_truncate(&c->overlay, r->collection->id);
+	else
+		overlay_set(r->entry,
+			    (struct document_text){change->entry.text, change->entry.binary});
+	return 0;
 }
 
 /* ---- blocks and the index ---- */
@@ -203,13 +204,21 @@ static int add_event(struct store *store, const struct store_batch *batch, const
 	if (rc < 0)
 		return rc;
 	size_t length = b->lines.n - start;
-	rc = block_builder_add(b, (uint32_t)length, r.collection->id, p->type, p->timestamp_ms);
+	struct store_event_info info = {
+		.collection = r.collection->id,
+		.type = p->type,
+		.timestamp_ms = p->timestamp_ms,
+		.length = (uint32_t)length,
+		.flags = (r.base64 ? BLOCK_FLAG_BASE64 : 0) | (r.partial ? BLOCK_FLAG_PARTIAL : 0),
+	};
+	rc = block_builder_add(b, &info);
 	if (rc == 0)
 		rc = count_event(c, r.collection, sequence, length);
+	if (rc == 0)
+		rc = change_document(store, &r, sequence);
 	if (rc < 0)
 		return rc;
 	c->position += length;
-	change_documents(store, &r, sequence);
 	return b->lines.n >= BLOCK_TARGET ? end_block(store) : 0;
 }
 
@@ -225,6 +234,7 @@ static void group_start(struct store *store)
 	block_builder_start(&c->block, c->next_sequence);
 	c->in_block_count = 0;
 	c->touched_count = 0;
+	c->change_count = 0;
 }
 
 /* Back to what is published. */
@@ -308,7 +318,7 @@ static int group_load(struct store *store, struct waiter *list, struct error *er
 	for (struct waiter *w = list; w; w = w->next)
 		if (w->rc == 0 && group_want_documents(store, w->batch) < 0)
 			return -ENOMEM;
-	return overlay_load(&store->commit.overlay, store->db, error);
+	return overlay_load(&store->commit.overlay, store, error);
 }
 
 /* Makes the database's batch of all that have not failed. -EAGAIN: one failed alone, make it anew
@@ -331,7 +341,7 @@ static int group_make(struct store *store, struct waiter *list, struct error *er
 }
 
 /* The disk must never be full when RocksDB writes: there has to be room for what is in memory, for
- * the batch in the write-ahead log, and for a margin. */
+ * the documents that are still to be written, for the batch, and a margin. */
 static int check_room(struct store *store, uint64_t bytes, struct error *error)
 {
 	struct commit *c = &store->commit;
@@ -344,7 +354,8 @@ static int check_room(struct store *store, uint64_t bytes, struct error *error)
 	if (statvfs(store->path, &fs) < 0)
 		return error_set(error, -errno, "asking the store's disk for its room failed");
 	uint64_t free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
-	uint64_t need = ROOM_MARGIN + db_memory_bytes(store->db) + 2 * bytes;
+	uint64_t memory = db_memory_bytes(store->db) + 2 * documents_pending_bytes(store);
+	uint64_t need = ROOM_MARGIN + memory + 2 * bytes;
 	if (free_bytes < need)
 		return error_set(error, -ENOSPC, "the store's disk has %llu MiB left, %llu needed",
 				 (unsigned long long)free_bytes >> 20,
@@ -421,11 +432,13 @@ static void publish_sources(struct store *store, struct waiter *list)
 }
 
 /* In this order: whoever sees a line finds its event file, and its collection's. */
-static void group_publish(struct store *store, struct waiter *list, uint64_t events)
+static void group_publish(struct store *store, struct waiter *list, uint64_t events, uint64_t bytes)
 {
 	struct commit *c = &store->commit;
 
 	publish_sources(store, list);
+	if (documents_apply(store, c->changes, c->change_count, bytes) < 0)
+		abort(); /* the log has it, the documents would lack it: only a replay is right */
 	for (size_t i = 0; i < c->touched_count; i++) {
 		collection_publish(c->touched[i]);
 		c->touched[i]->touched = false;
@@ -448,12 +461,17 @@ void group_commit(struct store *store, struct waiter *list)
 	struct error error = {""};
 	int rc;
 
-	while ((rc = group_make(store, list, &error)) == -EAGAIN)
+	rc = documents_wait_for_room(store);
+	if (rc < 0)
+		error_set(&error, rc, "the documents cannot be written to the disk");
+	while (rc == 0 && (rc = group_make(store, list, &error)) == -EAGAIN) {
 		group_revert(store, sequence, position, ops);
+		rc = 0;
+	}
 	if (rc == 0)
 		rc = group_write(store, list, c->position - position, &error);
 	if (rc == 0) {
-		group_publish(store, list, c->next_sequence - sequence);
+		group_publish(store, list, c->next_sequence - sequence, c->position - position);
 		return;
 	}
 	group_revert(store, sequence, position, ops);

@@ -5,6 +5,8 @@
  *
  * Locks, in the order in which they may be taken together:
  *   commit.mutex      the queue of waiting commits, and who leads
+ *   documents.mutex   the thread that moves documents into the database
+ *   documents.lock    the tables of changed documents (a reader-writer lock)
  *   settings_mutex    configuration and sources, as they stand in memory
  *   collections.lock  the table of collections (a reader-writer lock)
  *   sync.mutex        who syncs, and how far
@@ -16,6 +18,7 @@
 
 #include "store/block.h"
 #include "store/db.h"
+#include "store/documents.h"
 #include "store/keys.h"
 #include "store/overlay.h"
 #include "store/store.h"
@@ -126,6 +129,8 @@ struct commit {
 	struct block_builder block;
 	struct overlay overlay;
 	struct buffer scratch;
+	struct document_change *changes;
+	size_t change_count, change_capacity;
 	struct collection **touched;
 	size_t touched_count;
 	struct collection **in_block;
@@ -156,6 +161,7 @@ struct store {
 	_Atomic uint64_t max_document_bytes;
 	struct source *sources; /* in the order of names */
 
+	struct documents documents;
 	struct commit commit;
 	uint64_t reserved_sequence; /* leader only */
 	uint64_t reserved_position;
@@ -198,6 +204,9 @@ struct line_parts {
 
 /* Appends ,"type":… to the metadata; ret_quoted is where in `out` the value stands. */
 int line_render(struct buffer *out, const struct line_parts *parts, struct span *ret_quoted);
+/* Reads back what line_render() wrote: the key, and the value unless it is null or left out; the
+ * buffers are overwritten. -EBADMSG. */
+int line_read(struct bytes line, bool base64, struct buffer *ret_key, struct buffer *ret_value);
 /* Appends a document's text as a JSON string. */
 int line_render_text(struct buffer *out, struct bytes text, bool base64);
 

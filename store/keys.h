@@ -17,6 +17,7 @@
  *          'R'                                 sequence:u64 position:u64, reserved below them
  *          'E'                                 sequence:u64 position:u64 commit_ms:i64, the next
  *          'L'                                 sequence:u64, the floor
+ *          'A'                                 sequence:u64, family state has all up to it
  *          'G' from:u64                        to:u64, sequences that no event has
  *          'K'                                 snapshots:u8 visibility:u8 max_document_bytes:u64
  *          'C' collection:u32                  position:u64 events:u64 last_sequence:u64
@@ -37,7 +38,7 @@
  *    8 first sequence:u64     16 position in the whole log:u64     24 commit_ms:i64
  *   32 count:u32     36 lines size:u32     40 first sequence of its segment:u64
  *   48 for each event: length:u32 collection:u32 timestamp_ms:i64 commit delta in ms:u32
- *      type:u8 (3 bytes zero)
+ *      type:u8 flags:u8 (2 bytes zero); flags: 1 texts are base64, 2 its document is not written
  *      … the lines, back to back
  * Its events have consecutive sequences. A generation above 0 is a segment that was written anew.
  */

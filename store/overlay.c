@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "store/keys.h"
+#include "store/internal.h"
 
 #define OVERLAY_CHUNK 256
 
@@ -32,16 +32,6 @@ void overlay_free(struct overlay *o)
 	free(o->texts);
 	buffer_free(&o->keys);
 	*o = (struct overlay){0};
-}
-
-/* FNV-1a, 64 bits (Fowler, Noll, Vo). */
-static uint64_t hash_key(uint32_t collection, struct bytes key)
-{
-	uint64_t h = UINT64_C(0xcbf29ce484222325) ^ collection;
-
-	for (size_t i = 0; i < key.n; i++)
-		h = (h ^ (unsigned char)key.p[i]) * UINT64_C(0x100000001b3);
-	return h ^ h >> 29;
 }
 
 /* The slot of that key, or the empty one where it belongs. */
@@ -84,7 +74,7 @@ int overlay_want(struct overlay *o, uint32_t collection, struct bytes key)
 {
 	if (o->count == o->capacity && grow(o) < 0)
 		return -ENOMEM;
-	uint64_t hash = hash_key(collection, key);
+	uint64_t hash = document_hash(collection, key);
 	uint32_t *slot = find_slot(o, hash, collection, key);
 	if (*slot)
 		return 0;
@@ -110,39 +100,57 @@ static int take_loaded(struct overlay_entry *e, struct db_value value, struct er
 	return 0;
 }
 
-static int load_some(struct overlay *o, struct db *db, size_t from, size_t n, struct error *error)
+/* What a table in memory knows needs no look-up. */
+static bool load_from_tables(struct store *store, struct overlay_entry *e)
+{
+	struct table_entry known;
+
+	if (!documents_find(store, e->collection, e->key, &known))
+		return false;
+	e->current = e->previous = (struct document_text){known.text, known.binary};
+	return true;
+}
+
+static int load_some(struct overlay *o, struct store *store, struct overlay_entry **wanted,
+		     size_t n, struct error *error)
 {
 	struct bytes slices[OVERLAY_CHUNK];
 	struct db_value values[OVERLAY_CHUNK];
 	size_t room = 0;
 
 	for (size_t k = 0; k < n; k++)
-		room += 14 + 2 * o->entries[from + k].key.n;
+		room += 14 + 2 * wanted[k]->key.n;
 	o->keys.n = 0;
 	if (buffer_reserve(&o->keys, room) < 0)
 		return -ENOMEM;
 	for (size_t k = 0; k < n; k++) {
-		struct overlay_entry *e = &o->entries[from + k];
 		slices[k].p = o->keys.p + o->keys.n;
-		slices[k].n = key_state_write(e->collection, e->key, 0, o->keys.p + o->keys.n);
+		slices[k].n = key_state_write(wanted[k]->collection, wanted[k]->key, 0,
+					      o->keys.p + o->keys.n);
 		o->keys.n += slices[k].n;
 	}
-	int rc = db_get_many(db, DB_STATE, slices, n, values, error);
+	int rc = db_get_many(store->db, DB_STATE, slices, n, values, error);
 	for (size_t k = 0; k < n && rc == 0; k++) {
-		rc = take_loaded(&o->entries[from + k], values[k], error);
+		rc = take_loaded(wanted[k], values[k], error);
 		for (size_t rest = k + 1; rc < 0 && rest < n; rest++)
 			db_value_free(&values[rest]);
 	}
 	return rc;
 }
 
-int overlay_load(struct overlay *o, struct db *db, struct error *error)
+int overlay_load(struct overlay *o, struct store *store, struct error *error)
 {
+	struct overlay_entry *wanted[OVERLAY_CHUNK];
+	size_t n = 0;
 	int rc = 0;
 
-	for (size_t i = 0; i < o->count && rc == 0; i += OVERLAY_CHUNK) {
-		size_t left = o->count - i;
-		rc = load_some(o, db, i, left < OVERLAY_CHUNK ? left : OVERLAY_CHUNK, error);
+	for (size_t i = 0; i < o->count && rc == 0; i++) {
+		if (!load_from_tables(store, &o->entries[i]))
+			wanted[n++] = &o->entries[i];
+		if (n == OVERLAY_CHUNK || (n && i + 1 == o->count)) {
+			rc = load_some(o, store, wanted, n, error);
+			n = 0;
+		}
 	}
 	return rc;
 }
@@ -151,7 +159,7 @@ struct overlay_entry *overlay_find(struct overlay *o, uint32_t collection, struc
 {
 	if (!o->count)
 		return NULL;
-	uint32_t n = *find_slot(o, hash_key(collection, key), collection, key);
+	uint32_t n = *find_slot(o, document_hash(collection, key), collection, key);
 	return n ? &o->entries[n - 1] : NULL;
 }
 

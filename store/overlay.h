@@ -6,6 +6,8 @@
  */
 #include "store/db.h"
 
+struct store;
+
 struct document_text {
 	struct bytes text; /* absent: there is no document */
 	bool binary;	   /* not UTF-8 */
@@ -35,7 +37,7 @@ void overlay_free(struct overlay *o);
 /* Says that a document will be asked for. The key is borrowed until overlay_clear(). */
 int overlay_want(struct overlay *o, uint32_t collection, struct bytes key);
 /* Looks up all that is wanted. */
-int overlay_load(struct overlay *o, struct db *db, struct error *error);
+int overlay_load(struct overlay *o, struct store *store, struct error *error);
 /* NULL if it was not wanted. */
 struct overlay_entry *overlay_find(struct overlay *o, uint32_t collection, struct bytes key);
 /* A change in the group. The text is borrowed until overlay_clear(). NULL entry: nothing to do. */

@@ -402,6 +402,7 @@ static int open_database(struct store *store, const struct store_options *option
 static void store_free(struct store *store)
 {
 	db_close(store->db);
+	documents_free(&store->documents);
 	commit_free(&store->commit);
 	collections_free(&store->collections);
 	sources_free(store);
@@ -428,6 +429,8 @@ int store_open(const char *path, const struct store_options *options, struct sto
 	if (rc == 0)
 		rc = collections_init(&store->collections);
 	if (rc == 0)
+		rc = documents_init(&store->documents, options->table_bytes);
+	if (rc == 0)
 		rc = commit_init(store);
 	if (rc == 0)
 		rc = open_database(store, options, error);
@@ -435,6 +438,8 @@ int store_open(const char *path, const struct store_options *options, struct sto
 		rc = load(store, error);
 	if (rc == 0 && !options->read_only)
 		rc = start_run(store, options, error);
+	if (rc == 0)
+		rc = documents_start(store, error);
 	if (rc < 0) {
 		store_free(store);
 		return rc;
@@ -449,8 +454,11 @@ int store_close(struct store *store)
 
 	if (!store)
 		return 0;
-	if (!store->read_only)
-		rc = end_run(store, NULL);
+	if (!store->read_only) {
+		rc = documents_end(store);
+		int ended = end_run(store, NULL);
+		rc = rc < 0 ? rc : ended;
+	}
 	store_free(store);
 	return rc;
 }

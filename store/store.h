@@ -24,6 +24,7 @@ struct store_options {
 	bool read_only;	     /* for `check`: nothing is written, nothing is recovered */
 	const char *owner;   /* what the lock tells others: the mount point */
 	const char *version; /* of the program, for the record of its start */
+	size_t table_bytes;  /* of changed documents in memory; 0: 24 MiB; a test takes few */
 	const char *boot_id; /* NULL: this machine's; a test gives another to play a reboot */
 };
 
@@ -201,7 +202,8 @@ struct store_event_info {
 	enum store_type type;
 	int64_t timestamp_ms; /* the producer's */
 	int64_t commit_ms;
-	uint32_t length; /* of the line, with its \n */
+	uint32_t length;     /* of the line, with its \n */
+	unsigned char flags; /* the store's own */
 };
 
 /* One event; its line is appended to `line` unless that is NULL. -ENOENT: trimmed or not yet. */

@@ -53,7 +53,10 @@ static struct bytes copy(struct bytes s)
 
 static void free_copy(struct bytes s)
 {
-	free((void *)(uintptr_t)s.p);
+	char *p;
+
+	memcpy(&p, &s.p, sizeof(p)); /* it is only const to the others */
+	free(p);
 }
 
 static void free_event(struct store_event *event)

@@ -8,7 +8,7 @@
 
 #include "layout/formats/json.h"
 
-static bool json_says_the_same(struct bytes text, const json_t *value);
+static bool json_says_the_same(struct bytes text, json_t *value);
 
 static bool string_says(struct bytes raw, const char *p, size_t n)
 {
@@ -20,7 +20,7 @@ static bool string_says(struct bytes raw, const char *p, size_t n)
 	return same;
 }
 
-static bool array_says(struct bytes text, const json_t *array)
+static bool array_says(struct bytes text, json_t *array)
 {
 	struct json_walk walk;
 	struct bytes name, value;
@@ -72,14 +72,14 @@ static bool is_ascii(const char *text)
 	return true;
 }
 
-static bool object_says(struct bytes text, const json_t *object)
+static bool object_says(struct bytes text, json_t *object)
 {
 	const char *wanted;
 	json_t *member;
 	size_t count = 0;
 	bool same = true;
 
-	json_object_foreach((json_t *)(uintptr_t)object, wanted, member)
+	json_object_foreach(object, wanted, member)
 	{
 		struct bytes last, again;
 		same = same && last_member(text, wanted, &last, &count) &&
@@ -97,7 +97,7 @@ static bool integer_says(struct bytes text, json_int_t wanted)
 	return json_integer_read(text, &number) == 0 && number == wanted;
 }
 
-static bool json_says_the_same(struct bytes text, const json_t *value)
+static bool json_says_the_same(struct bytes text, json_t *value)
 {
 	switch (json_typeof(value)) {
 	case JSON_OBJECT:

@@ -12,6 +12,7 @@
 
 static char test_directory[64];
 static struct error test_error;
+static size_t test_table_bytes; /* 0: as in the program */
 
 static inline void test_directory_new(void)
 {
@@ -31,7 +32,10 @@ static inline void test_directory_remove(void)
 
 static inline struct store *open_store_after(const char *boot_id)
 {
-	struct store_options options = {.create = true, .owner = "/mnt/x", .boot_id = boot_id};
+	struct store_options options = {.create = true,
+					.owner = "/mnt/x",
+					.boot_id = boot_id,
+					.table_bytes = test_table_bytes};
 	struct store *store = NULL;
 
 	int rc = store_open(test_directory, &options, &store, &test_error);

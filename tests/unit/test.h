@@ -23,17 +23,19 @@ static unsigned test_failed;
 		}                                                                                  \
 	} while (0)
 
-#define RUN(test)                                                                                  \
-	do {                                                                                       \
-		test_checks_failed = 0;                                                            \
-		test();                                                                            \
-		printf("%s %s\n", test_checks_failed ? "not ok" : "ok", #test);                    \
-		if (test_checks_failed)                                                            \
-			test_failed++;                                                             \
-		else                                                                               \
-			test_passed++;                                                             \
-		fflush(stdout);                                                                    \
-	} while (0)
+#define RUN(test) test_run(#test, test)
+
+static inline void test_run(const char *name, void (*test)(void))
+{
+	test_checks_failed = 0;
+	test();
+	printf("%s %s\n", test_checks_failed ? "not ok" : "ok", name);
+	if (test_checks_failed)
+		test_failed++;
+	else
+		test_passed++;
+	fflush(stdout);
+}
 
 static inline int test_summary(void)
 {

@@ -300,5 +300,9 @@ int main(void)
 	test_directory_new();
 	RUN(the_store_equals_a_naive_model);
 	test_directory_remove();
+	test_table_bytes = 1; /* every commit hands a table of documents over */
+	test_directory_new();
+	RUN(the_store_equals_a_naive_model);
+	test_directory_remove();
 	return test_summary();
 }
