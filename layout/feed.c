@@ -310,7 +310,11 @@ static int begin(struct layout *layout, struct node *node, uint64_t after, struc
 	uint64_t floor = store_floor(layout->store);
 	bool endless = node->row->flags & NODE_ENDLESS;
 
-	int rc = store_stream_seek(layout->store, node->collection, after, &node->number, error);
+	/* Behind a retained event there may be a hole to tell of; below the floor all is gone. */
+	int rc = endless && after >= floor ? store_stream_tell(layout->store, node->collection,
+							       after, &node->number, error)
+					   : store_stream_seek(layout->store, node->collection,
+							       after, &node->number, error);
 	if (rc < 0)
 		return rc;
 	if (endless && row_of(node) != ROW_FEED_TAIL && row_of(node) != ROW_COLLECTION_TAIL &&

@@ -60,7 +60,8 @@ static rocksdb_options_t *family_options_new(struct db *db, enum db_family famil
 	rocksdb_options_set_target_file_size_base(o, 64 * MIB);
 	rocksdb_options_set_max_bytes_for_level_base(o, 256 * MIB);
 	rocksdb_options_set_level_compaction_dynamic_level_bytes(o, 1);
-	rocksdb_block_based_options_set_block_size(t, 16 << 10);
+	/* Small blocks for look-ups of single documents. */
+	rocksdb_block_based_options_set_block_size(t, family == DB_STATE ? 4 << 10 : 16 << 10);
 	rocksdb_block_based_options_set_format_version(t, 5);
 	rocksdb_block_based_options_set_block_cache(t, db->cache);
 	if (family == DB_STATE) /* before-snapshots of new keys: a filter saves the look-up */

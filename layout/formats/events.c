@@ -9,7 +9,10 @@
 #include "layout/formats/format.h"
 #include "layout/formats/json.h"
 
-#define KEEP_BUFFER_MAX (1 << 20) /* a handle does not keep the room of its longest line */
+#define KEEP_BUFFER_MAX                                                                            \
+	((size_t)1 << 20)   /* a handle does not keep the room of its longest line                 \
+			     */
+#define ROOM ((size_t)1024) /* what decoding strings one by one asks for beyond them */
 
 struct format_state {
 	struct buffer text;   /* this line's decoded strings */
@@ -64,17 +67,6 @@ static void events_close(struct format_state *state)
 
 /* ---- the line's fields ---- */
 
-static enum field field_of(struct bytes raw)
-{
-	for (int i = 0; i < FIELD_COUNT; i++)
-		if (raw.n == field_names[i].n && memcmp(raw.p, field_names[i].p, raw.n) == 0)
-			return (enum field)i;
-	for (int i = 0; i < FIELD_COUNT && memchr(raw.p, '\\', raw.n); i++)
-		if (json_name_is(raw, field_names[i].p))
-			return (enum field)i;
-	return FIELD_COUNT;
-}
-
 static int not_an_object(struct bytes line, struct error *error)
 {
 	int rc = json_check(line, error);
@@ -91,7 +83,7 @@ static int read_fields(struct bytes line, struct bytes fields[FIELD_COUNT], stru
 	if (json_walk_start(&walk, line) < 0 || !walk.object)
 		return not_an_object(line, error);
 	while ((rc = json_walk_next(&walk, &name, &value)) > 0) {
-		enum field field = field_of(name);
+		size_t field = json_name_find(name, field_names, FIELD_COUNT);
 		if (field == FIELD_COUNT)
 			return error_set(error, -EINVAL, "an event has no field \"%.*s\"",
 					 (int)(name.n < 100 ? name.n : 100), name.p);
@@ -172,7 +164,7 @@ static int prepare_buffers(struct format_state *state, struct bytes line)
 		if (both[i]->cap > KEEP_BUFFER_MAX)
 			buffer_free(both[i]);
 		both[i]->n = 0;
-		if (buffer_reserve(both[i], line.n + FIELD_COUNT * 32) < 0)
+		if (buffer_reserve(both[i], line.n + ROOM) < 0)
 			return -ENOMEM;
 	}
 	return 0;
@@ -183,7 +175,7 @@ static int prepare_buffers(struct format_state *state, struct bytes line)
 static int read_type(struct format_state *state, const struct bytes fields[FIELD_COUNT],
 		     enum store_type *ret_type, struct error *error)
 {
-	struct bytes name;
+	struct bytes name = {NULL, 0};
 
 	if (!fields[FIELD_TYPE].p)
 		return error_set(error, -EINVAL, "the field \"type\" is missing");
@@ -278,9 +270,10 @@ static int refuse(const struct bytes fields[FIELD_COUNT], enum field field, cons
 
 static int check_truncate_key(const struct store_event *event, struct error *error)
 {
-	const char *colon = memchr(event->key.p, ':', event->key.n);
+	struct bytes key = event->key;
+	const char *colon = key.p ? memchr(key.p, ':', key.n) : NULL;
 
-	if (event->collection.p || (event->key.n > 1 && colon == event->key.p + event->key.n - 1))
+	if (event->collection.p || (key.n > 1 && colon == key.p + key.n - 1))
 		return 0;
 	return error_set(error, -EINVAL,
 			 "a TRUNCATE names its table by a key such as \"user:\", or by "
@@ -341,20 +334,12 @@ static int read_event(struct format_state *state, struct bytes line, struct stor
 	return rc < 0 ? rc : read_documents(state, fields, event, error);
 }
 
-static bool is_blank(struct bytes line)
-{
-	for (size_t i = 0; i < line.n; i++)
-		if (!memchr(" \t\r\n", line.p[i], 4))
-			return false;
-	return true;
-}
-
 static int events_line(struct format_state *state, struct store_batch *batch, struct bytes line,
 		       struct error *error)
 {
 	struct store_event event = {0};
 
-	if (is_blank(line))
+	if (json_text_is_blank(line))
 		return FORMAT_COMMIT_ANY;
 	if (prepare_buffers(state, line) < 0)
 		return error_set(error, -ENOMEM, "no memory for a line of %zu bytes", line.n);

@@ -366,55 +366,91 @@ int json_walk_start(struct json_walk *walk, struct bytes text)
 	return 0;
 }
 
-/* Takes one member; the bracket around it is open, though the scan has not seen it. */
-static bool scan_member(struct scan *s, bool object, struct bytes *ret_name,
-			struct bytes *ret_value)
+int json_walk_name(struct json_walk *walk, struct bytes *ret_name)
 {
+	struct scan s;
+
 	*ret_name = (struct bytes){NULL, 0};
-	if (object) {
-		skip_space(s);
-		const char *quote = s->p;
-		if (scan_name(s) == STEP_FAULT)
-			return false;
-		/* The name ends at the last quote: only white space and ':' are behind it. */
-		const char *close = s->p - 1;
-		while (*close != '"')
-			close--;
-		*ret_name = (struct bytes){quote + 1, (size_t)(close - quote - 1)};
-	}
+	if (!walk->more)
+		return 0;
+	if (!walk->object)
+		return 1;
+	scan_start(&s, walk->p, walk->end);
+	skip_space(&s);
+	const char *quote = s.p;
+	if (scan_name(&s) == STEP_FAULT)
+		return -EINVAL;
+	/* The name ends at the last quote: only white space and ':' are behind it. */
+	const char *close = s.p - 1;
+	while (*close != '"')
+		close--;
+	*ret_name = (struct bytes){quote + 1, (size_t)(close - quote - 1)};
+	walk->p = s.p;
+	return 1;
+}
+
+/* Takes what is behind a value. */
+static inline int walk_on(struct json_walk *walk, struct scan *s)
+{
 	skip_space(s);
-	const char *start = s->p;
-	if (!scan_value(s))
-		return false;
-	*ret_value = (struct bytes){start, (size_t)(s->p - start)};
-	return true;
+	walk->more = at(s, ',');
+	if (!walk->more && !at(s, walk->object ? '}' : ']'))
+		return -EINVAL;
+	walk->p = s->p + 1;
+	return 0;
+}
+
+int json_walk_value(struct json_walk *walk, struct bytes *ret_value)
+{
+	struct scan s;
+
+	scan_start(&s, walk->p, walk->end);
+	skip_space(&s);
+	const char *start = s.p;
+	if (!scan_value(&s))
+		return -EINVAL;
+	*ret_value = (struct bytes){start, (size_t)(s.p - start)};
+	return walk_on(walk, &s);
+}
+
+int json_walk_enter(const struct json_walk *walk, struct json_walk *ret_inner)
+{
+	return json_walk_start(ret_inner, (struct bytes){walk->p, (size_t)(walk->end - walk->p)});
+}
+
+int json_walk_leave(struct json_walk *walk, const struct json_walk *inner)
+{
+	struct scan s;
+
+	if (inner->more)
+		return -EINVAL;
+	scan_start(&s, inner->p, walk->end);
+	return walk_on(walk, &s);
 }
 
 int json_walk_next(struct json_walk *walk, struct bytes *ret_name, struct bytes *ret_value)
 {
-	struct scan s;
+	int rc = json_walk_name(walk, ret_name);
 
-	if (!walk->more)
-		return 0;
-	scan_start(&s, walk->p, walk->end);
-	if (!scan_member(&s, walk->object, ret_name, ret_value))
-		return -EINVAL;
-	skip_space(&s);
-	walk->more = at(&s, ',');
-	if (!walk->more && !at(&s, walk->object ? '}' : ']'))
-		return -EINVAL;
-	walk->p = s.p + 1;
-	return 1;
+	if (rc <= 0)
+		return rc;
+	rc = json_walk_value(walk, ret_value);
+	return rc < 0 ? rc : 1;
+}
+
+bool json_text_is_blank(struct bytes text)
+{
+	for (size_t i = 0; i < text.n; i++)
+		if (!is_space(text.p[i]))
+			return false;
+	return true;
 }
 
 int json_walk_end(const struct json_walk *walk)
 {
-	if (walk->more)
-		return -EINVAL;
-	for (const char *p = walk->p; p < walk->end; p++)
-		if (!is_space(*p))
-			return -EINVAL;
-	return 0;
+	struct bytes rest = {walk->p, (size_t)(walk->end - walk->p)};
+
+	return walk->more || !json_text_is_blank(rest) ? -EINVAL : 0;
 }
 
 int json_member(struct bytes object, const char *name, struct bytes *ret_value)
@@ -487,6 +523,18 @@ bool json_name_is(struct bytes raw, const char *word)
 			return false;
 	}
 	return p == end && !*word;
+}
+
+size_t json_name_find(struct bytes raw, const struct bytes *words, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (bytes_equal(raw, words[i]))
+			return i;
+	if (memchr(raw.p, '\\', raw.n))
+		for (size_t i = 0; i < count; i++)
+			if (json_name_is(raw, words[i].p))
+				return i;
+	return count;
 }
 
 #define DECODE_SLACK 32 /* bytes that decode_blocks() may write behind its output */

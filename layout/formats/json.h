@@ -37,9 +37,25 @@ int json_walk_next(struct json_walk *walk, struct bytes *ret_name, struct bytes 
 /* After the end: 0 if only white space follows, else -EINVAL. */
 int json_walk_end(const struct json_walk *walk);
 
+/*
+ * json_walk_next() in two steps, so that a value can be walked itself instead of being scanned
+ * twice: the name (1, 0 at the end, -EINVAL), then either the value, or enter, walk `inner` to its
+ * end, and leave. 0 or -EINVAL.
+ */
+int json_walk_name(struct json_walk *walk, struct bytes *ret_name);
+int json_walk_value(struct json_walk *walk, struct bytes *ret_value);
+/* -EINVAL if the value is neither an object nor an array. */
+int json_walk_enter(const struct json_walk *walk, struct json_walk *ret_inner);
+int json_walk_leave(struct json_walk *walk, const struct json_walk *inner);
+
 /* True if a raw name (as json_walk_next() gives it) spells this plain ASCII word, escapes included.
  */
 bool json_name_is(struct bytes raw, const char *word);
+/* The place of the name in a list of plain ASCII words; `count` if it is not there. */
+size_t json_name_find(struct bytes raw, const struct bytes *words, size_t count);
+
+/* True if the text is empty or white space. */
+bool json_text_is_blank(struct bytes text);
 
 /* Finds a member of an object; the last one of that name wins. 0, -ENOENT, -EINVAL (no object, or
  * no JSON). */

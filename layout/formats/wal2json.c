@@ -34,9 +34,7 @@ static void wal2json_close(struct format_state *state)
 	if (!state)
 		return;
 	wal_tables_free(&state->tables);
-	free(state->columns.p);
-	free(state->identity.p);
-	free(state->pk.p);
+	wal_line_free(&state->line);
 	free(state->held);
 	buffer_free(&state->source);
 	buffer_free(&state->lsn_text);
@@ -140,16 +138,16 @@ static int commit(struct format_state *state, struct store_batch *batch, uint64_
 /* ---- the kinds of lines ---- */
 
 /* A B before the last one's C: the server sends the transaction again, whole. */
-static int begin(struct format_state *state, const struct wal_line *line, struct error *error)
+static int begin(struct format_state *state, struct error *error)
 {
-	struct bytes lsn, xid = line->members[WAL_XID];
+	struct bytes lsn, xid = state->line.members[WAL_XID];
 	int64_t number;
 
 	drop(state, WAL_TOLD_NOT);
 	state->failed = 0;
-	int rc = wal_line_lsn(line, &state->lsn, &lsn, error);
+	int rc = wal_line_lsn(&state->line, &state->lsn, &lsn, error);
 	if (rc == 0)
-		rc = wal_line_time(line, &state->time_us, error);
+		rc = wal_line_time(&state->line, &state->time_us, error);
 	if (rc < 0)
 		return rc;
 	state->lsn_text.n = 0;
@@ -163,11 +161,10 @@ static int begin(struct format_state *state, const struct wal_line *line, struct
 	return FORMAT_HOLD;
 }
 
-static int end(struct format_state *state, const struct wal_line *line, struct store_batch *batch,
-	       struct error *error)
+static int end(struct format_state *state, struct store_batch *batch, struct error *error)
 {
 	uint64_t lsn;
-	int rc = wal_line_lsn(line, &lsn, NULL, error);
+	int rc = wal_line_lsn(&state->line, &lsn, NULL, error);
 
 	if (rc < 0)
 		return rc;
@@ -185,58 +182,47 @@ static int end(struct format_state *state, const struct wal_line *line, struct s
  * record, which is where the next commit's record may begin; one below is above all commits before
  * it and below all behind it.
  */
-static int lone_message(struct format_state *state, const struct wal_line *line,
-			struct store_batch *batch, struct error *error)
+static int lone_message(struct format_state *state, struct store_batch *batch, struct error *error)
 {
 	uint64_t lsn;
-	int rc = wal_line_lsn(line, &lsn, NULL, error);
+	int rc = wal_line_lsn(&state->line, &lsn, NULL, error);
 
 	if (rc == 0 && lsn == 0)
 		return error_set(error, -EINVAL, "a message has the LSN 0/0");
 	if (rc == 0)
-		rc = wal_message(state, line, error);
+		rc = wal_message(state, error);
 	return rc < 0 ? rc : commit(state, batch, lsn - 1, 0, clock_wall_ms(), error);
 }
 
-static int inside(struct format_state *state, const struct wal_line *line,
-		  struct store_batch *batch, struct error *error)
+static int inside(struct format_state *state, struct store_batch *batch, struct error *error)
 {
 	int rc;
 
-	if (line->action == 'C')
-		return end(state, line, batch, error);
-	if (line->action == 'T')
-		rc = wal_truncate(state, line, error);
-	else if (line->action == 'M')
-		rc = wal_message(state, line, error);
+	if (state->line.action == 'C')
+		return end(state, batch, error);
+	if (state->line.action == 'T')
+		rc = wal_truncate(state, error);
+	else if (state->line.action == 'M')
+		rc = wal_message(state, error);
 	else
-		rc = wal_row(state, line, error);
+		rc = wal_row(state, error);
 	return rc < 0 ? rc : FORMAT_HOLD;
 }
 
-static int take(struct format_state *state, const struct wal_line *line, struct store_batch *batch,
-		struct error *error)
+static int take(struct format_state *state, struct store_batch *batch, struct error *error)
 {
-	if (line->action == 'B')
-		return begin(state, line, error);
+	if (state->line.action == 'B')
+		return begin(state, error);
 	if (state->open)
-		return inside(state, line, batch, error);
-	if (line->action == 'M' && json_text_is_false(line->members[WAL_TRANSACTIONAL]))
-		return lone_message(state, line, batch, error);
+		return inside(state, batch, error);
+	if (state->line.action == 'M' && json_text_is_false(state->line.members[WAL_TRANSACTIONAL]))
+		return lone_message(state, batch, error);
 	if (state->failed)
 		return error_set(error, state->failed, "%s", state->failure.text);
 	return error_set(error, -EINVAL,
 			 "wal2json's line %c is in no transaction: give pg_recvlogical the option "
 			 "-o include-transaction=1",
-			 line->action);
-}
-
-static bool is_blank(struct bytes line)
-{
-	for (size_t i = 0; i < line.n; i++)
-		if (!memchr(" \t\r\n", line.p[i], 4))
-			return false;
-	return true;
+			 state->line.action);
 }
 
 /*
@@ -246,14 +232,13 @@ static bool is_blank(struct bytes line)
 static int wal2json_line(struct format_state *state, struct store_batch *batch, struct bytes line,
 			 struct error *error)
 {
-	struct wal_line parts;
 	struct error reason = {""};
 
-	if (is_blank(line))
+	if (json_text_is_blank(line))
 		return state->open ? FORMAT_HOLD : FORMAT_COMMIT_ANY;
-	int rc = wal_line_read(line, &parts, &reason);
+	int rc = wal_line_read(line, &state->line, &reason);
 	if (rc == 0)
-		rc = take(state, &parts, batch, &reason);
+		rc = take(state, batch, &reason);
 	if (rc >= 0)
 		return rc;
 	if (!reason.text[0])

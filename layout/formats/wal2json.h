@@ -17,28 +17,15 @@ enum wal_member {
 	WAL_XID,
 	WAL_SCHEMA,
 	WAL_TABLE,
-	WAL_COLUMNS,
-	WAL_IDENTITY,
-	WAL_PK,
 	WAL_TRANSACTIONAL,
 	WAL_PREFIX,
 	WAL_CONTENT,
 	WAL_CHANGE, /* only in format version 1 */
+	WAL_COLUMNS,
+	WAL_IDENTITY,
+	WAL_PK,
 	WAL_MEMBER_COUNT,
 };
-
-/* A line's members, each its JSON value's own text or absent; all borrowed from the line. */
-struct wal_line {
-	char action; /* B, I, U, D, T, M or C */
-	struct bytes members[WAL_MEMBER_COUNT];
-};
-
-int wal_line_read(struct bytes line, struct wal_line *ret_line, struct error *error);
-/* The LSN as a number and, if ret_text is not NULL, as the text between its quotes. */
-int wal_line_lsn(const struct wal_line *line, uint64_t *ret_lsn, struct bytes *ret_text,
-		 struct error *error);
-/* Microseconds since 1970. */
-int wal_line_time(const struct wal_line *line, int64_t *ret_us, struct error *error);
 
 /* A column: the name raw between its quotes, the value as it was written (absent in `pk`). */
 struct wal_column {
@@ -52,9 +39,27 @@ struct wal_columns {
 	size_t capacity;
 };
 
-/* Reads "columns", "identity" or "pk"; an absent member gives no columns. */
-int wal_columns_read(const struct wal_line *line, enum wal_member member,
-		     struct wal_columns *columns, struct error *error);
+/*
+ * A line's members, each its JSON value's own text or absent, all borrowed from the line. The three
+ * lists of columns are read at once: for them `members` only tells that they are there. All zero
+ * is a valid one; it is used for line after line, so that the lists keep their room.
+ */
+struct wal_line {
+	char action; /* B, I, U, D, T, M or C */
+	struct bytes members[WAL_MEMBER_COUNT];
+	struct wal_columns columns;
+	struct wal_columns identity;
+	struct wal_columns pk;
+};
+
+int wal_line_read(struct bytes line, struct wal_line *ret_line, struct error *error);
+void wal_line_free(struct wal_line *line);
+/* The LSN as a number and, if ret_text is not NULL, as the text between its quotes. */
+int wal_line_lsn(const struct wal_line *line, uint64_t *ret_lsn, struct bytes *ret_text,
+		 struct error *error);
+/* Microseconds since 1970. */
+int wal_line_time(const struct wal_line *line, int64_t *ret_us, struct error *error);
+
 /* NULL if there is none. The search begins at `hint`: lists of one table have the same order. */
 const struct wal_column *wal_columns_find(const struct wal_columns *columns, struct bytes name,
 					  size_t hint);
@@ -135,9 +140,7 @@ struct wal_held {
 struct format_state {
 	struct buffer source;
 	struct wal_tables tables;
-	struct wal_columns columns; /* of the line at hand */
-	struct wal_columns identity;
-	struct wal_columns pk;
+	struct wal_line line; /* the one at hand */
 
 	bool open; /* between B and C */
 	uint64_t lsn;
@@ -159,7 +162,7 @@ int wal_hold(struct format_state *state, const struct wal_held *event, struct er
 /* The span from `at` to the end of the transaction's buffer. */
 struct wal_span wal_span_from(const struct format_state *state, size_t at);
 
-/* Hold what a line of a transaction says: I, U, D / T / M. */
-int wal_row(struct format_state *state, const struct wal_line *line, struct error *error);
-int wal_truncate(struct format_state *state, const struct wal_line *line, struct error *error);
-int wal_message(struct format_state *state, const struct wal_line *line, struct error *error);
+/* Hold what the line at hand says: I, U, D / T / M. */
+int wal_row(struct format_state *state, struct error *error);
+int wal_truncate(struct format_state *state, struct error *error);
+int wal_message(struct format_state *state, struct error *error);

@@ -5,15 +5,78 @@
 #include "layout/formats/json.h"
 #include "layout/formats/wal2json.h"
 
-static const char *const member_names[WAL_MEMBER_COUNT] = {
-	[WAL_ACTION] = "action",   [WAL_TIMESTAMP] = "timestamp",
-	[WAL_LSN] = "lsn",	   [WAL_XID] = "xid",
-	[WAL_SCHEMA] = "schema",   [WAL_TABLE] = "table",
-	[WAL_COLUMNS] = "columns", [WAL_IDENTITY] = "identity",
-	[WAL_PK] = "pk",	   [WAL_TRANSACTIONAL] = "transactional",
-	[WAL_PREFIX] = "prefix",   [WAL_CONTENT] = "content",
-	[WAL_CHANGE] = "change",
+static const struct bytes member_names[WAL_MEMBER_COUNT] = {
+	[WAL_ACTION] = {"action", 6},
+	[WAL_TIMESTAMP] = {"timestamp", 9},
+	[WAL_LSN] = {"lsn", 3},
+	[WAL_XID] = {"xid", 3},
+	[WAL_SCHEMA] = {"schema", 6},
+	[WAL_TABLE] = {"table", 5},
+	[WAL_TRANSACTIONAL] = {"transactional", 13},
+	[WAL_PREFIX] = {"prefix", 6},
+	[WAL_CONTENT] = {"content", 7},
+	[WAL_CHANGE] = {"change", 6},
+	[WAL_COLUMNS] = {"columns", 7},
+	[WAL_IDENTITY] = {"identity", 8},
+	[WAL_PK] = {"pk", 2},
 };
+
+/* ---- lists of columns ---- */
+
+static struct wal_column *add_column(struct wal_columns *columns)
+{
+	if (columns->n == columns->capacity) {
+		size_t capacity = columns->capacity ? columns->capacity * 2 : 32;
+		struct wal_column *p = realloc(columns->p, capacity * sizeof(*p));
+		if (!p)
+			return NULL;
+		columns->p = p;
+		columns->capacity = capacity;
+	}
+	columns->p[columns->n] = (struct wal_column){{NULL, 0}, {NULL, 0}};
+	return &columns->p[columns->n++];
+}
+
+/* One `{"name":…,"type":…,"value":…}`; what else is in it depends on wal2json's options. */
+static int read_column(struct json_walk *list, struct wal_column *column)
+{
+	struct json_walk walk;
+	struct bytes name, value;
+	int rc = json_walk_enter(list, &walk);
+
+	if (rc < 0 || !walk.object)
+		return -EINVAL;
+	while ((rc = json_walk_next(&walk, &name, &value)) > 0) {
+		if (json_name_is(name, "name") && json_text_is_string(value))
+			column->name = (struct bytes){value.p + 1, value.n - 2};
+		else if (json_name_is(name, "value"))
+			column->value = value;
+	}
+	if (rc < 0 || !column->name.p)
+		return -EINVAL;
+	return json_walk_leave(list, &walk);
+}
+
+/* Reads the list that is the next value of the line's walk. */
+static int read_columns(struct json_walk *line, bool values, struct wal_columns *columns)
+{
+	struct json_walk list;
+	struct bytes none;
+	int rc = json_walk_enter(line, &list);
+
+	columns->n = 0;
+	if (rc < 0 || list.object)
+		return -EINVAL;
+	while ((rc = json_walk_name(&list, &none)) > 0) {
+		struct wal_column *column = add_column(columns);
+		if (!column)
+			return -ENOMEM;
+		rc = read_column(&list, column);
+		if (rc < 0 || (values && !column->value.p))
+			return -EINVAL;
+	}
+	return rc < 0 ? rc : json_walk_leave(line, &list);
+}
 
 /* ---- the line ---- */
 
@@ -27,36 +90,84 @@ static int version_one(struct error *error)
 /* Format version 1 may come in pieces (pretty-print, write-in-chunks), none of them an object. */
 static int not_an_object(struct bytes line, struct error *error)
 {
-	if (memmem(line.p, line.n, "\"change\"", 8) || memchr("\t,]}", line.p[0], 4) || line.n == 1)
+	if (memmem(line.p, line.n, "\"change\"", 8) || line.n == 1 ||
+	    (line.p[0] && strchr("\t,]}", line.p[0])))
 		return version_one(error);
-	int rc = json_check(line, error);
-	return rc < 0 ? rc : error_set(error, -EINVAL, "a line of wal2json has to be an object");
+	if (json_check(line, error) < 0)
+		return -EINVAL;
+	return error_set(error, -EINVAL,
+			 "a line of wal2json has to be an object, with lists of columns as its "
+			 "\"columns\", \"identity\" and \"pk\"");
 }
 
-static int read_members(struct bytes line, struct wal_line *ret_line, struct error *error)
+static struct wal_columns *list_of(struct wal_line *line, enum wal_member member)
+{
+	switch (member) {
+	case WAL_COLUMNS:
+		return &line->columns;
+	case WAL_IDENTITY:
+		return &line->identity;
+	case WAL_PK:
+		return &line->pk;
+	default:
+		return NULL;
+	}
+}
+
+/* One member's value, its name has been taken. */
+static int read_member(struct json_walk *walk, struct bytes name, struct wal_line *line)
+{
+	size_t member = json_name_find(name, member_names, WAL_MEMBER_COUNT);
+	struct wal_columns *list = list_of(line, (enum wal_member)member);
+	struct bytes value;
+
+	if (list) {
+		line->members[member] = name;
+		return read_columns(walk, member != WAL_PK, list);
+	}
+	int rc = json_walk_value(walk, &value);
+	if (rc == 0 && member < WAL_MEMBER_COUNT)
+		line->members[member] = value;
+	return rc;
+}
+
+static int read_members(struct bytes text, struct wal_line *line, struct error *error)
 {
 	struct json_walk walk;
-	struct bytes name, value;
+	struct bytes name;
 	int rc;
 
-	if (json_walk_start(&walk, line) < 0 || !walk.object)
-		return not_an_object(line, error);
-	while ((rc = json_walk_next(&walk, &name, &value)) > 0) {
-		for (int i = 0; i < WAL_MEMBER_COUNT; i++) {
-			if (json_name_is(name, member_names[i])) {
-				ret_line->members[i] = value;
-				break;
-			}
-		}
+	if (json_walk_start(&walk, text) < 0 || !walk.object)
+		return not_an_object(text, error);
+	while ((rc = json_walk_name(&walk, &name)) > 0) {
+		rc = read_member(&walk, name, line);
+		if (rc < 0)
+			break;
 	}
+	if (rc == -ENOMEM)
+		return rc;
 	if (rc < 0 || json_walk_end(&walk) < 0)
-		return not_an_object(line, error);
+		return not_an_object(text, error);
 	return 0;
+}
+
+static void clear(struct wal_line *line)
+{
+	line->action = 0;
+	memset(line->members, 0, sizeof(line->members));
+	line->columns.n = line->identity.n = line->pk.n = 0;
+}
+
+void wal_line_free(struct wal_line *line)
+{
+	free(line->columns.p);
+	free(line->identity.p);
+	free(line->pk.p);
 }
 
 int wal_line_read(struct bytes line, struct wal_line *ret_line, struct error *error)
 {
-	*ret_line = (struct wal_line){0};
+	clear(ret_line);
 	int rc = read_members(line, ret_line, error);
 	if (rc < 0)
 		return rc;
@@ -66,7 +177,7 @@ int wal_line_read(struct bytes line, struct wal_line *ret_line, struct error *er
 	if (!action.p)
 		return error_set(error, -EINVAL,
 				 "no line of wal2json: the member \"action\" is missing");
-	if (action.n != 3 || !memchr("BIUDTMC", action.p[1], 7))
+	if (action.n != 3 || !strchr("BIUDTMC", action.p[1]))
 		return error_set(error, -EINVAL, "wal2json's action %.*s is not known",
 				 (int)(action.n < 40 ? action.n : 40), action.p);
 	ret_line->action = action.p[1];
@@ -209,59 +320,6 @@ int wal_line_time(const struct wal_line *line, int64_t *ret_us, struct error *er
 }
 
 /* ---- columns ---- */
-
-static struct wal_column *add_column(struct wal_columns *columns)
-{
-	if (columns->n == columns->capacity) {
-		size_t capacity = columns->capacity ? columns->capacity * 2 : 32;
-		struct wal_column *p = realloc(columns->p, capacity * sizeof(*p));
-		if (!p)
-			return NULL;
-		columns->p = p;
-		columns->capacity = capacity;
-	}
-	return &columns->p[columns->n++];
-}
-
-/* One `{"name":…,"type":…,"value":…}`; what else is in it depends on wal2json's options. */
-static bool read_column(struct bytes text, struct wal_column *column)
-{
-	struct json_walk walk;
-	struct bytes name, value;
-
-	*column = (struct wal_column){{NULL, 0}, {NULL, 0}};
-	if (json_walk_start(&walk, text) < 0 || !walk.object)
-		return false;
-	while (json_walk_next(&walk, &name, &value) > 0) {
-		if (json_name_is(name, "name") && json_text_is_string(value))
-			column->name = (struct bytes){value.p + 1, value.n - 2};
-		else if (json_name_is(name, "value"))
-			column->value = value;
-	}
-	return column->name.p;
-}
-
-int wal_columns_read(const struct wal_line *line, enum wal_member member,
-		     struct wal_columns *columns, struct error *error)
-{
-	struct bytes text = line->members[member], none, value;
-	struct json_walk walk;
-
-	columns->n = 0;
-	if (!text.p)
-		return 0;
-	bool good = json_text_is_array(text) && json_walk_start(&walk, text) == 0;
-	while (good && json_walk_next(&walk, &none, &value) > 0) {
-		struct wal_column *column = add_column(columns);
-		if (!column)
-			return -ENOMEM;
-		good = read_column(value, column) && (member == WAL_PK || column->value.p);
-	}
-	if (!good)
-		return error_set(error, -EINVAL, "wal2json's member \"%s\" is no list of columns",
-				 member_names[member]);
-	return 0;
-}
 
 const struct wal_column *wal_columns_find(const struct wal_columns *columns, struct bytes name,
 					  size_t hint)

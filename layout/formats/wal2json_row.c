@@ -83,11 +83,11 @@ static int hold_object(struct format_state *state, const struct wal_columns *col
 static int hold_new_row(struct format_state *state, bool full, struct wal_span *ret_span)
 {
 	size_t at = state->bytes.n;
-	int rc = full ? begin_object(&state->bytes, &state->identity, &state->columns)
-		      : begin_object(&state->bytes, &state->columns, NULL);
+	int rc = full ? begin_object(&state->bytes, &state->line.identity, &state->line.columns)
+		      : begin_object(&state->bytes, &state->line.columns, NULL);
 
 	if (rc == 0 && !full)
-		rc = add_missing(&state->bytes, &state->columns, &state->identity);
+		rc = add_missing(&state->bytes, &state->line.columns, &state->line.identity);
 	if (rc == 0)
 		rc = buffer_add(&state->bytes, "}", 1);
 	*ret_span = wal_span_from(state, at);
@@ -99,7 +99,7 @@ static int hold_new_row(struct format_state *state, bool full, struct wal_span *
 /* The columns that make the key: the primary key, else those that tell the old row. */
 static const struct wal_columns *key_columns(const struct format_state *state)
 {
-	return state->pk.n ? &state->pk : &state->identity;
+	return state->line.pk.n ? &state->line.pk : &state->line.identity;
 }
 
 /* The i-th key column's value, from the first of the two lists that has it; absent if none has. */
@@ -190,13 +190,14 @@ static int hold_made_up_key(struct format_state *state, const struct wal_table *
 /* ---- metadata ---- */
 
 /* Behind what is the event's own: the transaction and the source. */
-static int end_metadata(struct format_state *state, const struct wal_line *line)
+static int end_metadata(struct format_state *state, struct error *error)
 {
 	struct buffer *b = &state->bytes;
-	int rc = 0;
+	uint64_t lsn;
+	int rc = wal_line_lsn(&state->line, &lsn, NULL, error);
 
-	if (json_text_is_string(line->members[WAL_LSN]))
-		rc = add_member(b, ",\"lsn\":", line->members[WAL_LSN]);
+	if (rc == 0)
+		rc = add_member(b, ",\"lsn\":", state->line.members[WAL_LSN]);
 	if (rc == 0 && state->open && state->xid.n)
 		rc = add_member(b, ",\"xid\":", buffer_bytes(&state->xid));
 	if (rc == 0 && state->open)
@@ -207,9 +208,9 @@ static int end_metadata(struct format_state *state, const struct wal_line *line)
 }
 
 /* `first` and `second` as for key_value(); without `first` there is no key to tell. */
-static int hold_metadata(struct format_state *state, const struct wal_line *line,
-			 const struct wal_table *table, const struct wal_columns *first,
-			 const struct wal_columns *second, struct wal_span *ret_span)
+static int hold_metadata(struct format_state *state, const struct wal_table *table,
+			 const struct wal_columns *first, const struct wal_columns *second,
+			 struct wal_span *ret_span, struct error *error)
 {
 	size_t at = state->bytes.n;
 	int rc = buffer_add_bytes(&state->bytes, buffer_bytes(&table->metadata));
@@ -220,7 +221,7 @@ static int hold_metadata(struct format_state *state, const struct wal_line *line
 			rc = add_key_json(state, first, second, key_columns(state)->n > 1);
 	}
 	if (rc == 0)
-		rc = end_metadata(state, line);
+		rc = end_metadata(state, error);
 	*ret_span = wal_span_from(state, at);
 	return rc;
 }
@@ -228,21 +229,23 @@ static int hold_metadata(struct format_state *state, const struct wal_line *line
 /* ---- ops events ---- */
 
 /* Once a table: rows whose key cannot be known, or whose change of key cannot be seen. */
-static int tell_unsupported(struct format_state *state, const struct wal_line *line,
-			    struct wal_table *table, const char *status, const char *info,
-			    struct error *error)
+static int tell_unsupported(struct format_state *state, struct wal_table *table, const char *status,
+			    const char *info, struct error *error)
 {
-	struct bytes xid = buffer_bytes(&state->xid), lsn = line->members[WAL_LSN];
+	struct bytes xid = buffer_bytes(&state->xid), lsn;
 	struct buffer *b = &state->bytes;
 	size_t at = b->n;
+	uint64_t number;
 
 	if (table->told != WAL_TOLD_NOT)
 		return 0;
-	int rc = add_string_member(b, "{\"table\":", buffer_bytes(&table->collection));
+	int rc = wal_line_lsn(&state->line, &number, &lsn, error);
+	if (rc == 0)
+		rc = add_string_member(b, "{\"table\":", buffer_bytes(&table->collection));
 	if (rc == 0 && xid.n)
 		rc = add_string_member(b, ",\"xid\":", xid);
-	if (rc == 0 && json_text_is_string(lsn))
-		rc = add_member(b, ",\"scn\":", lsn);
+	if (rc == 0)
+		rc = add_string_member(b, ",\"scn\":", lsn);
 	if (rc == 0)
 		rc = add_string_member(b, ",\"status\":", bytes_of(status));
 	if (rc == 0)
@@ -258,19 +261,18 @@ static int tell_unsupported(struct format_state *state, const struct wal_line *l
 
 /* ---- rows ---- */
 
-static int insert(struct format_state *state, const struct wal_line *line, struct wal_table *table,
-		  struct error *error)
+static int insert(struct format_state *state, struct wal_table *table, struct error *error)
 {
 	struct wal_held event = {.type = STORE_PUT, .table = table};
-	bool keyed = state->pk.n;
+	bool keyed = state->line.pk.n;
 	int rc;
 
-	if (keyed && !has_key(state, &state->columns))
+	if (keyed && !has_key(state, &state->line.columns))
 		return fault(table, error, "an insert lacks columns of the primary key");
 	if (keyed) {
-		rc = hold_key(state, table, &state->columns, NULL, &event.key, error);
+		rc = hold_key(state, table, &state->line.columns, NULL, &event.key, error);
 	} else {
-		rc = tell_unsupported(state, line, table, "no-key",
+		rc = tell_unsupported(state, table, "no-key",
 				      "the table has no primary key: inserted rows get a key made "
 				      "of their place in the database's log, and later changes do "
 				      "not find them",
@@ -279,22 +281,22 @@ static int insert(struct format_state *state, const struct wal_line *line, struc
 			rc = hold_made_up_key(state, table, &event.key, error);
 	}
 	if (rc == 0)
-		rc = hold_object(state, &state->columns, &event.value);
+		rc = hold_object(state, &state->line.columns, &event.value);
 	if (rc == 0)
-		rc = hold_metadata(state, line, table, keyed ? &state->columns : NULL, NULL,
-				   &event.metadata);
+		rc = hold_metadata(state, table, keyed ? &state->line.columns : NULL, NULL,
+				   &event.metadata, error);
 	if (rc == 0)
-		rc = wal_table_learn(table, &state->columns);
+		rc = wal_table_learn(table, &state->line.columns);
 	return rc < 0 ? rc : wal_hold(state, &event, error);
 }
 
 /* Without the old key the change of one cannot be seen; that is told once. */
-static int hold_old_key(struct format_state *state, const struct wal_line *line,
-			struct wal_table *table, struct wal_span *ret_key, struct error *error)
+static int hold_old_key(struct format_state *state, struct wal_table *table,
+			struct wal_span *ret_key, struct error *error)
 {
-	if (has_key(state, &state->identity))
-		return hold_key(state, table, &state->identity, NULL, ret_key, error);
-	return tell_unsupported(state, line, table, "no-old-key",
+	if (has_key(state, &state->line.identity))
+		return hold_key(state, table, &state->line.identity, NULL, ret_key, error);
+	return tell_unsupported(state, table, "no-old-key",
 				"the table's REPLICA IDENTITY does not cover its primary key: an "
 				"update that changes the key cannot be told from one that does "
 				"not, and deletes are refused",
@@ -312,23 +314,24 @@ static int choose_patch(struct format_state *state, struct wal_table *table, enu
 			struct wal_held *event)
 {
 	if (full == WAL_FULL_SURE)
-		return wal_table_learn(table, &state->identity);
+		return wal_table_learn(table, &state->line.identity);
 	if (full == WAL_FULL_LIKELY)
 		event->patch = wal_patch_full;
-	else if (!wal_table_complete(table, &state->columns))
+	else if (!wal_table_complete(table, &state->line.columns))
 		event->patch = wal_patch_row;
 	return 0;
 }
 
 /* The old key's DELETE in front of the PUT of another key. */
-static int hold_key_change(struct format_state *state, const struct wal_line *line,
-			   struct wal_held *put, struct wal_span old_key, struct error *error)
+static int hold_key_change(struct format_state *state, struct wal_held *put,
+			   struct wal_span old_key, struct error *error)
 {
 	struct wal_held event = {.type = STORE_DELETE,
 				 .table = put->table,
 				 .key = old_key,
 				 .before = put->before};
-	int rc = hold_metadata(state, line, put->table, &state->identity, NULL, &event.metadata);
+	int rc = hold_metadata(state, put->table, &state->line.identity, NULL, &event.metadata,
+			       error);
 
 	put->before = (struct wal_span){0};
 	if (put->patch)
@@ -336,82 +339,78 @@ static int hold_key_change(struct format_state *state, const struct wal_line *li
 	return rc < 0 ? rc : wal_hold(state, &event, error);
 }
 
-static int update(struct format_state *state, const struct wal_line *line, struct wal_table *table,
-		  struct error *error)
+static int update(struct format_state *state, struct wal_table *table, struct error *error)
 {
 	struct wal_held event = {.type = STORE_PUT, .table = table};
 	struct wal_span old_key = {0};
-	enum wal_full full = wal_table_full(table, &state->columns, &state->identity, &state->pk);
+	enum wal_full full =
+		wal_table_full(table, &state->line.columns, &state->line.identity, &state->line.pk);
 
 	for (size_t i = 0; i < key_columns(state)->n; i++)
-		if (!key_value(state, i, &state->columns, &state->identity).p)
+		if (!key_value(state, i, &state->line.columns, &state->line.identity).p)
 			return fault(table, error, "an update lacks columns of the primary key");
 	if (key_columns(state)->n == 0)
 		return fault(table, error, "an update has neither a primary key nor an identity");
-	int rc = hold_old_key(state, line, table, &old_key, error);
+	int rc = hold_old_key(state, table, &old_key, error);
 	if (rc == 0)
-		rc = hold_key(state, table, &state->columns, &state->identity, &event.key, error);
+		rc = hold_key(state, table, &state->line.columns, &state->line.identity, &event.key,
+			      error);
 	if (rc == 0)
 		rc = hold_new_row(state, full != WAL_FULL_NOT, &event.value);
 	if (rc == 0 && full != WAL_FULL_NOT)
-		rc = hold_object(state, &state->identity, &event.before);
+		rc = hold_object(state, &state->line.identity, &event.before);
 	if (rc == 0)
 		rc = choose_patch(state, table, full, &event);
 	if (rc == 0 && old_key.there && !spans_equal(state, old_key, event.key))
-		rc = hold_key_change(state, line, &event, old_key, error);
+		rc = hold_key_change(state, &event, old_key, error);
 	if (rc == 0)
-		rc = hold_metadata(state, line, table, &state->columns, &state->identity,
-				   &event.metadata);
+		rc = hold_metadata(state, table, &state->line.columns, &state->line.identity,
+				   &event.metadata, error);
 	return rc < 0 ? rc : wal_hold(state, &event, error);
 }
 
-static int delete (struct format_state *state, const struct wal_line *line, struct wal_table *table,
-		   struct error *error)
+static int delete (struct format_state *state, struct wal_table *table, struct error *error)
 {
 	struct wal_held event = {.type = STORE_DELETE, .table = table};
 
-	if (!has_key(state, &state->identity))
+	if (!has_key(state, &state->line.identity))
 		return fault(
 			table, error,
 			"a delete does not tell the primary key: ALTER TABLE ... REPLICA IDENTITY "
 			"DEFAULT (or FULL) lets it");
-	int rc = hold_key(state, table, &state->identity, NULL, &event.key, error);
-	if (rc == 0 && wal_table_full(table, NULL, &state->identity, &state->pk) != WAL_FULL_NOT)
-		rc = hold_object(state, &state->identity, &event.before);
+	int rc = hold_key(state, table, &state->line.identity, NULL, &event.key, error);
+	if (rc == 0 &&
+	    wal_table_full(table, NULL, &state->line.identity, &state->line.pk) != WAL_FULL_NOT)
+		rc = hold_object(state, &state->line.identity, &event.before);
 	if (rc == 0)
-		rc = hold_metadata(state, line, table, &state->identity, NULL, &event.metadata);
+		rc = hold_metadata(state, table, &state->line.identity, NULL, &event.metadata,
+				   error);
 	return rc < 0 ? rc : wal_hold(state, &event, error);
 }
 
-int wal_row(struct format_state *state, const struct wal_line *line, struct error *error)
+int wal_row(struct format_state *state, struct error *error)
 {
 	struct wal_table *table;
-	int rc = wal_tables_get(&state->tables, line, &table, error);
+	int rc = wal_tables_get(&state->tables, &state->line, &table, error);
 
-	if (rc == 0 && !line->members[WAL_PK].p)
+	if (rc == 0 && !state->line.members[WAL_PK].p)
 		return fault(table, error,
 			     "a row has no \"pk\": give pg_recvlogical the option -o include-pk=1");
-	if (rc == 0)
-		rc = wal_columns_read(line, WAL_COLUMNS, &state->columns, error);
-	if (rc == 0)
-		rc = wal_columns_read(line, WAL_IDENTITY, &state->identity, error);
-	if (rc == 0)
-		rc = wal_columns_read(line, WAL_PK, &state->pk, error);
 	if (rc < 0)
 		return rc;
 	state->rows++;
-	if (line->action == 'I')
-		return insert(state, line, table, error);
-	return line->action == 'U' ? update(state, line, table, error)
-				   : delete (state, line, table, error);
+	if (state->line.action == 'I')
+		return insert(state, table, error);
+	return state->line.action == 'U' ? update(state, table, error)
+					 : delete (state, table, error);
 }
 
 /* ---- what is no row ---- */
 
-int wal_truncate(struct format_state *state, const struct wal_line *line, struct error *error)
+int wal_truncate(struct format_state *state, struct error *error)
 {
 	struct wal_held event = {.type = STORE_TRUNCATE};
-	int rc = wal_tables_get(&state->tables, line, &event.table, error);
+	int rc = wal_tables_get(&state->tables, &state->line, &event.table, error);
 
 	if (rc < 0)
 		return rc;
@@ -421,7 +420,7 @@ int wal_truncate(struct format_state *state, const struct wal_line *line, struct
 		rc = buffer_add(&state->bytes, ":", 1);
 	event.key = wal_span_from(state, at);
 	if (rc == 0)
-		rc = hold_metadata(state, line, event.table, NULL, NULL, &event.metadata);
+		rc = hold_metadata(state, event.table, NULL, NULL, &event.metadata, error);
 	return rc < 0 ? rc : wal_hold(state, &event, error);
 }
 
@@ -440,10 +439,11 @@ static int hold_prefix(struct format_state *state, struct bytes prefix, struct w
 	return rc;
 }
 
-int wal_message(struct format_state *state, const struct wal_line *line, struct error *error)
+int wal_message(struct format_state *state, struct error *error)
 {
 	struct wal_held event = {.type = STORE_MESSAGE};
-	struct bytes prefix = line->members[WAL_PREFIX], content = line->members[WAL_CONTENT];
+	struct bytes prefix = state->line.members[WAL_PREFIX],
+		     content = state->line.members[WAL_CONTENT];
 
 	if (!json_text_is_string(prefix) || !json_text_is_string(content))
 		return error_set(error, -EINVAL,
@@ -457,7 +457,7 @@ int wal_message(struct format_state *state, const struct wal_line *line, struct 
 	if (rc == 0)
 		rc = add_member(&state->bytes, "{\"prefix\":", prefix);
 	if (rc == 0)
-		rc = end_metadata(state, line);
+		rc = end_metadata(state, error);
 	event.metadata = wal_span_from(state, at);
 	return rc < 0 ? rc : wal_hold(state, &event, error);
 }

@@ -48,11 +48,6 @@ static void table_free(struct wal_table *table)
 	free(table);
 }
 
-static void table_cleanup(struct wal_table **table)
-{
-	table_free(*table);
-}
-
 static int name_collection(struct wal_table *table, const struct wal_line *line,
 			   struct error *error)
 {
@@ -81,26 +76,16 @@ static int begin_metadata(struct wal_table *table, const struct wal_line *line)
 	return rc;
 }
 
-static int make_table(const struct wal_line *line, struct bytes id, struct wal_table **ret_table,
+static int fill_table(struct wal_table *table, const struct wal_line *line, struct bytes id,
 		      struct error *error)
 {
-	_cleanup_(table_cleanup) struct wal_table *table = calloc(1, sizeof(*table));
-
-	if (!table)
-		return -ENOMEM;
 	if (!bytes_are_utf8(id))
 		return error_set(error, -EINVAL, "the table's name %.*s is not UTF-8",
 				 (int)(id.n < 100 ? id.n : 100), id.p);
 	int rc = buffer_add_bytes(&table->id, id);
 	if (rc == 0)
 		rc = name_collection(table, line, error);
-	if (rc == 0)
-		rc = begin_metadata(table, line);
-	if (rc < 0)
-		return rc;
-	*ret_table = table;
-	table = NULL;
-	return 0;
+	return rc < 0 ? rc : begin_metadata(table, line);
 }
 
 static int insert_table(struct wal_tables *tables, size_t at, struct wal_table *table)
@@ -129,11 +114,10 @@ static int find_or_make(struct wal_tables *tables, const struct wal_line *line, 
 		*ret_table = tables->p[at];
 		return 0;
 	}
-	struct wal_table *table = NULL;
-	int rc = make_table(line, id, &table, error);
-	if (rc < 0)
-		return rc;
-	rc = insert_table(tables, at, table);
+	struct wal_table *table = calloc(1, sizeof(*table));
+	int rc = table ? fill_table(table, line, id, error) : -ENOMEM;
+	if (rc == 0)
+		rc = insert_table(tables, at, table);
 	if (rc < 0) {
 		table_free(table);
 		return rc;
@@ -266,11 +250,6 @@ struct members {
 	size_t capacity;
 };
 
-static void members_free(struct members *members)
-{
-	free(members->p);
-}
-
 static int members_read(struct members *members, struct bytes object)
 {
 	struct json_walk walk;
@@ -313,8 +292,8 @@ static bool may_be_toasted(struct bytes value)
 {
 	if (!json_text_is_string(value))
 		return value.n > 24;
-	if (value.n > 4 && memchr("{[(", value.p[1], 3))
-		return true;
+	if (value.p[1] == '{' || value.p[1] == '[' || value.p[1] == '(')
+		return value.n > 4;
 	return value.n > 22;
 }
 
@@ -359,23 +338,23 @@ static int merge(struct members *row, const struct members *document, struct buf
 static int patch(struct bytes value, struct bytes current, struct buffer *ret_value,
 		 bool partial_without, bool *ret_partial)
 {
-	_cleanup_(members_free) struct members row = {0};
-	_cleanup_(members_free) struct members document = {0};
+	struct members row = {0}, document = {0};
+	size_t start = ret_value->n;
 	int rc = current.p ? members_read(&document, current) : -EINVAL;
 
 	if (rc == -EINVAL) {
-		if (partial_without)
-			*ret_partial = true;
-		return buffer_add_bytes(ret_value, value);
+		*ret_partial |= partial_without;
+		rc = buffer_add_bytes(ret_value, value);
+	} else {
+		if (rc == 0)
+			rc = members_read(&row, value);
+		if (rc == 0)
+			rc = merge(&row, &document, ret_value);
 	}
-	if (rc == 0)
-		rc = members_read(&row, value);
-	if (rc < 0)
-		return rc;
-	size_t start = ret_value->n;
-	rc = merge(&row, &document, ret_value);
 	if (rc < 0)
 		ret_value->n = start;
+	free(row.p);
+	free(document.p);
 	return rc;
 }
 

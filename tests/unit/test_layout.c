@@ -1,0 +1,539 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tree over a real store, without a kernel: nodes, streams across floors and gaps, lines. */
+#include <fcntl.h>
+
+#include "layout/layout.h"
+#include "tests/unit/store_test.h"
+
+static int no_errors(void *context, struct buffer *text)
+{
+	(void)context;
+	(void)text;
+	return 0;
+}
+
+static void no_readers(void *context, uint64_t *ret_open, uint64_t *ret_waiting)
+{
+	(void)context;
+	*ret_open = *ret_waiting = 0;
+}
+
+static struct layout *open_layout(struct store *s)
+{
+	struct layout_options options = {
+		.umask = 022,
+		.version = "test",
+		.store_path = "store",
+		.host = {.errors = no_errors, .readers = no_readers},
+	};
+	struct layout *l = NULL;
+
+	if (layout_open(s, &options, &l) < 0)
+		abort();
+	return l;
+}
+
+/* Walks a path; 0 or a negative errno. */
+static int find(struct layout *l, const char *path, struct node *ret_node, struct stat *st)
+{
+	char copy[512], *save = NULL;
+	struct node node;
+	int rc = layout_root(l, &node);
+
+	snprintf(copy, sizeof(copy), "%s", path);
+	for (char *name = strtok_r(copy, "/", &save); name && rc == 0;
+	     name = strtok_r(NULL, "/", &save)) {
+		struct node child = {0};
+		rc = layout_lookup(l, &node, name, &child, st, &test_error);
+		node_free(&node);
+		if (rc == 0)
+			node_move(&node, &child);
+	}
+	if (rc == 0)
+		node_move(ret_node, &node);
+	return rc;
+}
+
+struct opened {
+	struct node node;
+	struct content *content;
+	struct file *file;
+};
+
+static int open_path(struct layout *l, const char *path, int flags, struct opened *o)
+{
+	struct stat st;
+
+	*o = (struct opened){0};
+	int rc = find(l, path, &o->node, &st);
+	if (rc == 0)
+		rc = layout_file_open(l, &o->node, flags, &o->content, &o->file, &test_error);
+	return rc;
+}
+
+static int close_opened(struct opened *o)
+{
+	int rc = o->file ? layout_file_close(o->file, &test_error) : 0;
+
+	content_put(o->content);
+	node_free(&o->node);
+	return rc;
+}
+
+/* All bytes from an offset on, until the end or -EAGAIN. As a C string, in a static buffer. */
+static const char *read_from(struct file *file, uint64_t offset, size_t step)
+{
+	static struct buffer out;
+	ssize_t n;
+
+	out.n = 0;
+	do {
+		buffer_reserve(&out, step + 1);
+		n = layout_file_read(file, offset + out.n, out.p + out.n, step, &test_error);
+		if (n > 0)
+			out.n += (size_t)n;
+	} while (n > 0);
+	if (n < 0 && n != -EAGAIN) {
+		printf("read at %llu: %zd %s\n", (unsigned long long)(offset + out.n), n,
+		       test_error.text);
+		return "(error)";
+	}
+	buffer_add(&out, "", 1);
+	return out.p;
+}
+
+static bool path_reads(struct layout *l, const char *path, const char *expected)
+{
+	struct opened o;
+	struct stat st;
+	bool same = false;
+
+	if (open_path(l, path, O_RDONLY, &o) == 0) {
+		const char *got = read_from(o.file, 0, 7);
+		same = strcmp(got, expected) == 0 &&
+		       layout_stat(l, &o.node, o.content, &st, NULL) == 0 &&
+		       st.st_size == (off_t)strlen(expected);
+		if (!same)
+			printf("%s: %s (size %lld)\n", path, got, (long long)st.st_size);
+	}
+	close_opened(&o);
+	return same;
+}
+
+static ssize_t write_text(struct file *file, const char *text)
+{
+	return layout_file_write(file, text, strlen(text), 0, &test_error);
+}
+
+#define LINE_1                                                                                     \
+	"{\"sequence\":1,\"type\":\"PUT\",\"key\":\"a:1\",\"value\":\"1\",\"timestamp_ms\":7}\n"
+#define LINE_2                                                                                     \
+	"{\"sequence\":2,\"type\":\"PUT\",\"key\":\"b:1\",\"value\":\"2\",\"timestamp_ms\":7}\n"
+#define LINE_3                                                                                     \
+	"{\"sequence\":3,\"type\":\"PUT\",\"key\":\"a:2\",\"value\":\"3\",\"timestamp_ms\":7}\n"
+#define GAP(from, to, reason)                                                                      \
+	"{\"type\":\"GAP\",\"from_sequence\":" from ",\"to_sequence\":" to ",\"reason\":\"" reason \
+	"\"}\n"
+
+static void without_snapshots(struct store *s)
+{
+	struct store_config c;
+
+	store_config_get(s, &c);
+	c.snapshots = STORE_SNAPSHOTS_NONE;
+	CHECK(store_config_set(s, &c, NULL) == 0);
+}
+
+static void write_three(struct store *s)
+{
+	without_snapshots(s);
+	put(s, "a:1", "1");
+	put(s, "b:1", "2");
+	put(s, "a:2", "3");
+}
+
+/* ---- streams ---- */
+
+static void an_empty_stream_begins_with_a_newline(void)
+{
+	struct store *s = open_store();
+	struct layout *l = open_layout(s);
+	struct opened o;
+	struct stat st;
+	struct node node;
+
+	CHECK(path_reads(l, "feed/.tail", "\n"));
+	CHECK(path_reads(l, "feed/log.ndjson", ""));
+	CHECK(open_path(l, "feed/.tail", O_RDONLY, &o) == 0);
+	without_snapshots(s);
+	put(s, "a:1", "1");
+	CHECK(strcmp(read_from(o.file, 0, 100), "\n" LINE_1) == 0); /* the old node keeps it */
+	CHECK(path_reads(l, "feed/.tail", LINE_1));		    /* a new one has none */
+	CHECK(path_reads(l, "feed/.tail@1", "\n"));
+	CHECK(path_reads(l, "feed/.tail@0", LINE_1));
+	CHECK(find(l, "feed/.tail@2", &node, &st) == -ENOENT);
+	CHECK(find(l, "feed/.tail@x", &node, &st) == -ENOENT);
+	close_opened(&o);
+	layout_close(l);
+	store_close(s);
+}
+
+static void a_moved_floor_gives_new_nodes(void)
+{
+	struct store *s = open_store();
+	struct layout *l = open_layout(s);
+	struct opened tail, log, event, fresh;
+	struct stat before, after;
+	char byte;
+
+	write_three(s);
+	CHECK(path_reads(l, "feed/.tail", LINE_1 LINE_2 LINE_3));
+	CHECK(path_reads(l, "feed/a/.tail", LINE_1 LINE_3));
+	CHECK(path_reads(l, "feed/a/log.ndjson", LINE_1 LINE_3));
+	CHECK(open_path(l, "feed/.tail", O_RDONLY, &tail) == 0);
+	CHECK(open_path(l, "feed/log.ndjson", O_RDONLY, &log) == 0);
+	CHECK(open_path(l, "feed/a/1.json", O_RDONLY, &event) == 0);
+	CHECK(layout_stat(l, &tail.node, NULL, &before, NULL) == 0);
+	CHECK(layout_file_read(tail.file, 0, &byte, 1, NULL) == 1 && byte == '{');
+	CHECK(store_floor_set(s, 3, NULL) == 0);
+	CHECK(path_reads(l, "feed/.tail", LINE_3) && path_reads(l, "feed/log.ndjson", LINE_3));
+	CHECK(path_reads(l, "feed/b/.tail", "\n") && path_reads(l, "feed/b/log.ndjson", ""));
+	CHECK(path_reads(l, "feed/.tail@0", GAP("1", "2", "retention") LINE_3));
+	/* One st_ino, two nodes, and the old one's size does not shrink. */
+	CHECK(open_path(l, "feed/.tail", O_RDONLY, &fresh) == 0);
+	CHECK(!node_equal(&fresh.node, &tail.node));
+	CHECK(layout_stat(l, &fresh.node, NULL, &after, NULL) == 0);
+	CHECK(after.st_ino == before.st_ino);
+	CHECK(layout_stat(l, &tail.node, NULL, &after, NULL) == 0);
+	CHECK(after.st_size == before.st_size);
+	close_opened(&fresh);
+	/* A reader that is overtaken inside a line gets its rest, one GAP line, and goes on. */
+	const char *rest = read_from(tail.file, 1, 50);
+	CHECK(strncmp(rest, LINE_1 + 1, strlen(LINE_1) - 1) == 0);
+	CHECK(strcmp(rest + strlen(LINE_1) - 1, GAP("2", "2", "retention") LINE_3) == 0);
+	CHECK(strcmp(read_from(tail.file, strlen(LINE_1), 1000),
+		     GAP("2", "2", "retention") LINE_3) == 0); /* the same again */
+	CHECK(layout_file_read(log.file, 0, &byte, 1, &test_error) == -ESTALE);
+	CHECK(strcmp(read_from(event.file, 0, 1000), LINE_1) == 0);
+	close_opened(&event);
+	CHECK(open_path(l, "feed/a/1.json", O_RDONLY, &event) == -ENOENT);
+	close_opened(&event);
+	close_opened(&tail);
+	close_opened(&log);
+	layout_close(l);
+	store_close(s);
+}
+
+static void a_floor_at_the_end_leaves_an_empty_stream(void)
+{
+	struct store *s = open_store();
+	struct layout *l = open_layout(s);
+	struct opened o;
+
+	write_three(s);
+	CHECK(open_path(l, "feed/.tail", O_RDONLY, &o) == 0);
+	CHECK(store_floor_set(s, 4, NULL) == 0);
+	CHECK(path_reads(l, "feed/.tail", "\n") && path_reads(l, "feed/log.ndjson", ""));
+	CHECK(strcmp(read_from(o.file, 0, 1000), GAP("1", "3", "retention")) == 0);
+	uint64_t end = strlen(GAP("1", "3", "retention"));
+	CHECK(!layout_file_ready(o.file, end));
+	put(s, "a:9", "9");
+	CHECK(layout_file_ready(o.file, end));
+	CHECK(strstr(read_from(o.file, 0, 1000), "}\n{\"sequence\":4,"));
+	close_opened(&o);
+	layout_close(l);
+	store_close(s);
+	CHECK(check_store(print_fault) == 0);
+}
+
+static void a_recovery_shows_as_a_gap_line(void)
+{
+	char expected[2000];
+	size_t gaps;
+
+	crash_after(write_three, "boot-1");
+	struct store *s = open_store_after("boot-2");
+	struct layout *l = open_layout(s);
+	const struct store_gap *gap = store_gaps(s, &gaps);
+	char line[300], last[300];
+
+	snprintf(line, sizeof(line),
+		 "{\"type\":\"GAP\",\"from_sequence\":4,\"to_sequence\":%llu,"
+		 "\"reason\":\"recovery\"}\n",
+		 (unsigned long long)gap[0].to);
+	snprintf(last, sizeof(last),
+		 "{\"sequence\":%llu,\"type\":\"PUT\",\"key\":\"a:3\",\"value\":\"4\","
+		 "\"timestamp_ms\":7}\n",
+		 (unsigned long long)gap[0].to + 1);
+	snprintf(expected, sizeof(expected), "%s%s", LINE_1 LINE_2 LINE_3, line);
+	CHECK(path_reads(l, "feed/.tail", expected)); /* nothing has come since */
+	CHECK(path_reads(l, "feed/log.ndjson", LINE_1 LINE_2 LINE_3));
+	CHECK(put(s, "a:3", "4") == (int64_t)gap[0].to + 1);
+	snprintf(expected, sizeof(expected), "%s%s%s", LINE_1 LINE_2 LINE_3, line, last);
+	CHECK(path_reads(l, "feed/.tail", expected));
+	snprintf(expected, sizeof(expected), "%s%s", LINE_1 LINE_2 LINE_3, last);
+	CHECK(path_reads(l, "feed/log.ndjson", expected));
+	snprintf(expected, sizeof(expected), "%s%s%s", LINE_1 LINE_3, line, last);
+	CHECK(path_reads(l, "feed/a/.tail", expected));
+	CHECK(path_reads(l, "feed/b/log.ndjson", LINE_2));
+	snprintf(expected, sizeof(expected), "%s%s%s", LINE_3, line, last);
+	CHECK(path_reads(l, "feed/.tail@2", expected));
+	CHECK(path_reads(l, "feed/.tail@3", expected + strlen(LINE_3)));
+	CHECK(store_floor_set(s, 4, NULL) == 0); /* the floor inside the gap */
+	CHECK(path_reads(l, "feed/log.ndjson", last));
+	layout_close(l);
+	store_close(s);
+	CHECK(check_store(print_fault) == 0);
+}
+
+/* The kernel asks again after a full reply; if that would wait, lines in hand would wait with it.
+ */
+static void a_full_reply_ends_inside_a_line(void)
+{
+	struct store *s = open_store();
+	struct layout *l = open_layout(s);
+	struct opened o;
+	char p[1000];
+
+	write_three(s);
+	CHECK(open_path(l, "feed/.tail", O_RDONLY, &o) == 0);
+	size_t all = strlen(LINE_1 LINE_2 LINE_3), one = strlen(LINE_1);
+	CHECK(layout_file_read(o.file, 0, p, all + 1, NULL) == (ssize_t)all);
+	CHECK(layout_file_read(o.file, 0, p, all, NULL) == (ssize_t)strlen(LINE_1 LINE_2));
+	CHECK(layout_file_read(o.file, 0, p, one, NULL) == (ssize_t)one - 1);
+	CHECK(layout_file_read(o.file, one - 1, p, 1, NULL) == 1);
+	CHECK(layout_file_read(o.file, 0, p, 10, NULL) == 10);
+	CHECK(layout_file_read(o.file, all, p, 10, NULL) == -EAGAIN);
+	close_opened(&o);
+	layout_close(l);
+	store_close(s);
+}
+
+/* ---- lines ---- */
+
+static void lines_come_together_from_writes(void)
+{
+	struct store *s = open_store();
+	struct layout *l = open_layout(s);
+	struct opened o;
+
+	CHECK(open_path(l, "in/events", O_WRONLY, &o) == 0);
+	CHECK(write_text(o.file, "{\"type\":\"PUT\",\"key\":\"a:1\",") > 0);
+	CHECK(layout_file_flush(o.file, NULL) == 0 && store_last_sequence(s) == 0);
+	CHECK(write_text(o.file, "\"value\":1}\n\n  \n{\"type\":\"DELETE\",\"key\":\"a:1\"}") > 0);
+	CHECK(store_last_sequence(s) == 1);
+	CHECK(layout_file_flush(o.file, NULL) == 0 && store_last_sequence(s) == 2);
+	CHECK(write_text(o.file, "\n") == 1 && store_last_sequence(s) == 2);
+	CHECK(write_text(o.file, "{\"type\":\"PUT\"") > 0);
+	CHECK(close_opened(&o) == -EINVAL && store_last_sequence(s) == 2);
+	layout_close(l);
+	store_close(s);
+}
+
+static void a_bad_line_ends_the_write_before_it(void)
+{
+	static const char good[] = "{\"type\":\"PUT\",\"key\":\"a:1\",\"value\":1}\n";
+	struct store *s = open_store();
+	struct layout *l = open_layout(s);
+	struct opened o;
+	char text[1000];
+
+	CHECK(open_path(l, "in/events", O_WRONLY, &o) == 0);
+	snprintf(text, sizeof(text), "%s%sbad\n%s", good, good, good);
+	CHECK(write_text(o.file, text) == 2 * (ssize_t)strlen(good));
+	CHECK(store_last_sequence(s) == 2);
+	CHECK(write_text(o.file, text + 2 * strlen(good)) == -EINVAL);
+	CHECK(store_last_sequence(s) == 2);
+	CHECK(write_text(o.file, "{\"type\":\"PUT\",\"key\":\"a") > 0);
+	CHECK(write_text(o.file, "\":1}\n") == -EINVAL); /* its beginning goes with it */
+	CHECK(write_text(o.file, good) == (ssize_t)strlen(good) && store_last_sequence(s) == 3);
+	close_opened(&o);
+	CHECK(open_path(l, "in/events", O_RDONLY, &o) == 0);
+	CHECK(strcmp(read_from(o.file, 0, 10), "") == 0);
+	close_opened(&o);
+	layout_close(l);
+	store_close(s);
+}
+
+static void a_long_line_is_refused_with_its_rest(void)
+{
+	struct store *s = open_store();
+	struct layout *l = open_layout(s);
+	struct opened o;
+	struct store_config c;
+
+	store_config_get(s, &c);
+	c.max_document_bytes = 1;
+	CHECK(store_config_set(s, &c, NULL) == 0);
+	size_t limit = store_line_limit(s);
+	char *text = malloc(limit + 2);
+	memset(text, 'x', limit + 1);
+	text[limit + 1] = 0;
+	CHECK(open_path(l, "in/events", O_WRONLY, &o) == 0);
+	CHECK(write_text(o.file, text) == -EFBIG);
+	CHECK(write_text(o.file, "the rest\n") == -EFBIG);
+	CHECK(write_text(o.file, "{\"type\":\"PUT\",\"key\":\"a:1\",\"value\":1}\n") > 0);
+	CHECK(store_last_sequence(s) == 1);
+	close_opened(&o);
+	free(text);
+	layout_close(l);
+	store_close(s);
+}
+
+/* ---- listings ---- */
+
+static int count_entries(struct layout *l, const char *path, bool with_nodes)
+{
+	struct node node = {0}, child;
+	struct stat st;
+	struct directory *d = NULL;
+	struct directory_entry e = {.cookie = 0};
+	int n = 0;
+
+	CHECK(find(l, path, &node, &st) == 0);
+	CHECK(layout_directory_open(l, &node, &d, NULL) == 0);
+	while (layout_directory_next(d, e.cookie, &e, with_nodes ? &child : NULL, &st, NULL) > 0) {
+		if (with_nodes && child.row) {
+			CHECK(st.st_ino == e.ino);
+			struct node again = {0};
+			CHECK(layout_lookup(l, &node, e.name, &again, &st, NULL) == 0);
+			CHECK(node_equal(&again, &child) || (node_flags(&child) & NODE_FRESH));
+			node_free(&again);
+			node_free(&child);
+		}
+		n++;
+	}
+	layout_directory_close(d);
+	node_free(&node);
+	return n;
+}
+
+static void listings_and_lookups_agree(void)
+{
+	static const char *const paths[] = {"", "feed", "feed/a", "data", "data/a", "in", "ctl"};
+	struct store *s = open_store();
+	struct layout *l = open_layout(s);
+
+	write_three(s);
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
+		CHECK(count_entries(l, paths[i], true) == count_entries(l, paths[i], false));
+	CHECK(count_entries(l, "", true) == 2 + 5);
+	CHECK(count_entries(l, "feed", true) == 2 + 2 + 2);
+	CHECK(count_entries(l, "feed/a", true) == 2 + 2 + 2);
+	CHECK(count_entries(l, "data/a", true) == 2 + 2);
+	layout_close(l);
+	store_close(s);
+}
+
+/* seekdir(3) to any cookie that was given finds the entry behind it, also far back. */
+static void cookies_find_their_way_back(void)
+{
+	enum { DOCUMENTS = 3000 };
+	static uint64_t cookies[DOCUMENTS + 10];
+	static char names[DOCUMENTS + 10][256];
+	struct store *s = open_store();
+	struct layout *l = open_layout(s);
+	struct store_batch *b = store_batch_new(s);
+	struct node node = {0};
+	struct stat st;
+	struct directory *d = NULL;
+	struct directory_entry e = {.cookie = 0};
+	int n = 0;
+
+	for (int i = 0; i < DOCUMENTS; i++) {
+		char key[32];
+		snprintf(key, sizeof(key), "a:%d", i);
+		struct store_event event = event_put(key, "1");
+		CHECK(store_batch_add(b, &event, NULL) == 0);
+	}
+	CHECK(store_commit(s, b, false, NULL, NULL) == 0);
+	store_batch_free(b);
+	test_seed("cookies_find_their_way_back");
+	for (int round = 0; round < 2; round++) {
+		CHECK(find(l, round ? "feed/a" : "data/a", &node, &st) == 0);
+		CHECK(layout_directory_open(l, &node, &d, NULL) == 0);
+		e.cookie = 0;
+		for (n = 0; layout_directory_next(d, e.cookie, &e, NULL, NULL, NULL) > 0; n++) {
+			cookies[n] = e.cookie;
+			snprintf(names[n], sizeof(names[n]), "%s", e.name);
+		}
+		CHECK(n == DOCUMENTS + (round ? 4 : 2));
+		for (int i = 0; i < 300; i++) {
+			int k = (int)test_random((uint64_t)n - 1);
+			CHECK(layout_directory_next(d, cookies[k], &e, NULL, NULL, NULL) == 1);
+			CHECK(strcmp(e.name, names[k + 1]) == 0);
+		}
+		layout_directory_close(d);
+		node_free(&node);
+	}
+	layout_close(l);
+	store_close(s);
+}
+
+/* ---- nodes ---- */
+
+static void fixed_nodes_come_back_from_their_numbers(void)
+{
+	static const char *const paths[] = {"feed",	     "feed/a",
+					    "feed/a/3.json", "feed/00003.json",
+					    "feed/tail",     "data/a",
+					    "ctl",	     "README.md"};
+	struct store *s = open_store();
+	struct layout *l = open_layout(s);
+
+	write_three(s);
+	for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
+		struct node node = {0}, back = {0};
+		struct stat st;
+		CHECK(find(l, paths[i], &node, &st) == 0);
+		uint64_t id = node_fixed_id(&node);
+		CHECK(id > 1 && id >> 63 == 0 && st.st_ino == id);
+		CHECK(node_from_fixed_id(l, id, &back) == 0 && node_equal(&node, &back));
+	}
+	struct node back;
+	CHECK(node_from_fixed_id(l, 5, &back) == -ESTALE);
+	CHECK(node_from_fixed_id(l, UINT64_C(200) << 54, &back) == -ESTALE);
+	layout_close(l);
+	store_close(s);
+}
+
+static void history_is_not_written(void)
+{
+	struct store *s = open_store();
+	struct layout *l = open_layout(s);
+	struct opened o;
+
+	write_three(s);
+	CHECK(open_path(l, "feed/a/1.json", O_WRONLY, &o) == -EPERM);
+	close_opened(&o);
+	CHECK(open_path(l, "feed/log.ndjson", O_RDWR, &o) == -EPERM);
+	close_opened(&o);
+	CHECK(open_path(l, "feed/b/1.json", O_RDONLY, &o) == -ENOENT); /* it is of another one */
+	close_opened(&o);
+	layout_close(l);
+	store_close(s);
+}
+
+#define RUN_FRESH(test)                                                                            \
+	do {                                                                                       \
+		test_directory_new();                                                              \
+		RUN(test);                                                                         \
+		test_directory_remove();                                                           \
+	} while (0)
+
+int main(void)
+{
+	RUN_FRESH(an_empty_stream_begins_with_a_newline);
+	RUN_FRESH(a_moved_floor_gives_new_nodes);
+	RUN_FRESH(a_floor_at_the_end_leaves_an_empty_stream);
+	RUN_FRESH(a_recovery_shows_as_a_gap_line);
+	RUN_FRESH(a_full_reply_ends_inside_a_line);
+	RUN_FRESH(lines_come_together_from_writes);
+	RUN_FRESH(a_bad_line_ends_the_write_before_it);
+	RUN_FRESH(a_long_line_is_refused_with_its_rest);
+	RUN_FRESH(listings_and_lookups_agree);
+	RUN_FRESH(cookies_find_their_way_back);
+	RUN_FRESH(fixed_nodes_come_back_from_their_numbers);
+	RUN_FRESH(history_is_not_written);
+	return test_summary();
+}
