@@ -99,7 +99,9 @@ static int render_errors(void *context, struct buffer *ret_text)
 
 static int open_store(struct mount *mount)
 {
-	struct store_options options = {.create = true, .owner = mount->mountpoint};
+	struct store_options options = {.create = true,
+					.owner = mount->mountpoint,
+					.version = CHANGEFS_VERSION};
 	struct error error = {0};
 	int r = store_open(mount->store_path, &options, &mount->fs.store, &error);
 
@@ -200,14 +202,12 @@ static int serve(struct changefs *fs)
 	fuse_loop_cfg_set_clone_fd(config, CLONE_FD);
 	r = daemon_watch(&fs->daemon, fs->session);
 	if (r == 0) {
-		/* However it ends, by unmounting, by a signal or by an abort, it is an end. */
-		fuse_session_loop_mt(fs->session, config);
+		/* 0 for every ordinary end: an unmount, a signal, an abort. */
+		r = fuse_session_loop_mt(fs->session, config);
 		daemon_unwatch(&fs->daemon);
-	} else {
-		complain("serving", r, NULL);
 	}
 	fuse_loop_cfg_destroy(config);
-	return r;
+	return r < 0 ? complain("serving", r, NULL) : 0;
 }
 
 /* No thread serves any more. Who waits is told before the connection ends, and who unmounts waits

@@ -50,6 +50,17 @@ int buffer_printf(struct buffer *b, const char *format, ...)
 	return 0;
 }
 
+int buffer_add_decimal(struct buffer *b, uint64_t number)
+{
+	char digits[20];
+	size_t n = sizeof(digits);
+
+	do
+		digits[--n] = (char)('0' + number % 10);
+	while (number /= 10);
+	return buffer_add(b, digits + n, sizeof(digits) - n);
+}
+
 void buffer_consume(struct buffer *b, size_t n)
 {
 	if (n < b->n)

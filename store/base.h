@@ -38,6 +38,7 @@ struct buffer {
 int buffer_reserve(struct buffer *b, size_t more);
 int buffer_add(struct buffer *b, const void *p, size_t n);
 int buffer_printf(struct buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int buffer_add_decimal(struct buffer *b, uint64_t number);
 /* Takes off the first n bytes. */
 void buffer_consume(struct buffer *b, size_t n);
 void buffer_free(struct buffer *b);

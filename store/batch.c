@@ -51,7 +51,7 @@ static int render_metadata(struct buffer *out, const struct line_parts *parts)
 	const char *between = *encoding && *partial ? "," : "";
 
 	if (!*encoding && !*partial)
-		return m.p ? (buffer_printf(out, ",\"metadata\":") < 0 ||
+		return m.p ? (buffer_add(out, ",\"metadata\":", 12) < 0 ||
 					      buffer_add_bytes(out, m) < 0
 				      ? -ENOMEM
 				      : 0)
@@ -90,7 +90,10 @@ int line_render(struct buffer *out, const struct line_parts *parts, struct span 
 		if (buffer_add(out, ",\"value\":null", 13) < 0)
 			return -ENOMEM;
 	}
-	if (buffer_printf(out, ",\"timestamp_ms\":%lld", (long long)parts->timestamp_ms) < 0)
+	bool negative = parts->timestamp_ms < 0;
+	uint64_t ms = negative ? -(uint64_t)parts->timestamp_ms : (uint64_t)parts->timestamp_ms;
+	if (buffer_add(out, ",\"timestamp_ms\":-", 16 + (size_t)negative) < 0 ||
+	    buffer_add_decimal(out, ms) < 0)
 		return -ENOMEM;
 	return render_metadata(out, parts);
 }

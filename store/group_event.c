@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One event of a group: which document it needs, what it becomes, and its line. */
 #include <errno.h>
-#include <stdio.h>
 
 #include "store/group.h"
 
@@ -143,11 +142,8 @@ static int render_snapshots(struct store *store, const struct resolved *r, struc
 int group_render(struct store *store, const struct resolved *r, uint64_t sequence,
 		 struct buffer *out)
 {
-	char head[40];
-	int n = snprintf(head, sizeof(head), "{\"sequence\":%llu", (unsigned long long)sequence);
-
-	if (buffer_add(out, head, (size_t)n) < 0 || buffer_add_bytes(out, r->part) < 0 ||
-	    render_snapshots(store, r, out) < 0)
+	if (buffer_add(out, "{\"sequence\":", 12) < 0 || buffer_add_decimal(out, sequence) < 0 ||
+	    buffer_add_bytes(out, r->part) < 0 || render_snapshots(store, r, out) < 0)
 		return -ENOMEM;
 	return buffer_add(out, "}\n", 2);
 }
