@@ -50,9 +50,6 @@ struct changefs {
 
 extern const struct fuse_lowlevel_ops changefs_ops;
 
-/* Appends the path inside the mount, such as /in/events. */
-int layout_path(struct layout *layout, const struct node *node, struct buffer *ret_path);
-
 /* Who asked for what is refused. */
 struct caller {
 	pid_t pid; /* as the kernel says it: a thread's */

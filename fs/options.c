@@ -17,8 +17,8 @@ static const char help[] =
 	"       changefs check STORE\n"
 	"\n"
 	"Mounts the change log that is kept in the directory STORE as a file system; a\n"
-	"missing or empty STORE is made. Returns when the mount is ready and goes on in the\n"
-	"background until it is unmounted or gets SIGTERM. The README.md in the mount\n"
+	"missing or empty STORE is made. Returns when the mount is ready and goes on in\n"
+	"the background until it is unmounted or gets SIGTERM. README.md in the mount\n"
 	"tells about the files.\n"
 	"\n"
 	"'check' verifies a store that is not mounted and names every fault. A store that\n"
@@ -38,8 +38,8 @@ static const char help[] =
 	"  allow_root         let root in, as far as the permissions allow\n"
 	"  noexec, noatime, nodiratime, dirsync\n"
 	"                     go on to the kernel; nosuid and nodev are always on\n"
-	"What mount(8) passes along for itself (rw, user, noauto, nofail, _netdev, x-*, ...)\n"
-	"is accepted and has no effect. Permissions are always checked by the kernel.\n"
+	"What mount(8) passes along for itself (rw, user, noauto, nofail, _netdev, x-*\n"
+	"and so on) is accepted and has no effect. The kernel always checks permissions.\n"
 	"\n"
 	"Exit status: 0 done, 1 failed, 2 wrong usage.\n";
 

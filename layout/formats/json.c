@@ -366,7 +366,7 @@ int json_walk_start(struct json_walk *walk, struct bytes text)
 	return 0;
 }
 
-int json_walk_name(struct json_walk *walk, struct bytes *ret_name)
+static inline int take_name(struct json_walk *walk, struct bytes *ret_name)
 {
 	struct scan s;
 
@@ -400,7 +400,7 @@ static inline int walk_on(struct json_walk *walk, struct scan *s)
 	return 0;
 }
 
-int json_walk_value(struct json_walk *walk, struct bytes *ret_value)
+static inline int take_value(struct json_walk *walk, struct bytes *ret_value)
 {
 	struct scan s;
 
@@ -411,6 +411,16 @@ int json_walk_value(struct json_walk *walk, struct bytes *ret_value)
 		return -EINVAL;
 	*ret_value = (struct bytes){start, (size_t)(s.p - start)};
 	return walk_on(walk, &s);
+}
+
+int json_walk_name(struct json_walk *walk, struct bytes *ret_name)
+{
+	return take_name(walk, ret_name);
+}
+
+int json_walk_value(struct json_walk *walk, struct bytes *ret_value)
+{
+	return take_value(walk, ret_value);
 }
 
 int json_walk_enter(const struct json_walk *walk, struct json_walk *ret_inner)
@@ -430,11 +440,11 @@ int json_walk_leave(struct json_walk *walk, const struct json_walk *inner)
 
 int json_walk_next(struct json_walk *walk, struct bytes *ret_name, struct bytes *ret_value)
 {
-	int rc = json_walk_name(walk, ret_name);
+	int rc = take_name(walk, ret_name);
 
 	if (rc <= 0)
 		return rc;
-	rc = json_walk_value(walk, ret_value);
+	rc = take_value(walk, ret_value);
 	return rc < 0 ? rc : 1;
 }
 

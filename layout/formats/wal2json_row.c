@@ -33,22 +33,35 @@ static int add_string_member(struct buffer *b, const char *before, struct bytes 
 	return rc < 0 ? rc : buffer_add_json_string(b, text);
 }
 
-/* `{"name":VALUE,…` from raw tokens, without the last bracket. A column that `newest` has as well
- * takes its value from there. */
+static inline char *put(char *p, struct bytes s)
+{
+	memcpy(p, s.p, s.n);
+	return p + s.n;
+}
+
+/*
+ * `{"name":VALUE,…` from raw tokens, without the last bracket. A column that `newest` has as well
+ * takes its value from there. Every row goes through here, so room is made column by column and
+ * not piece by piece.
+ */
 static int begin_object(struct buffer *b, const struct wal_columns *columns,
 			const struct wal_columns *newest)
 {
-	int rc = columns->n ? 0 : buffer_add(b, "{", 1);
-
-	for (size_t i = 0; i < columns->n && rc == 0; i++) {
-		const struct wal_column *column = &columns->p[i];
-		const struct wal_column *now =
-			newest ? wal_columns_find(newest, column->name, i) : NULL;
-		rc = add_member(b, i ? ",\"" : "{\"", column->name);
-		if (rc == 0)
-			rc = add_member(b, "\":", now ? now->value : column->value);
+	if (!columns->n)
+		return buffer_add(b, "{", 1);
+	for (size_t i = 0; i < columns->n; i++) {
+		struct bytes name = columns->p[i].name, value = columns->p[i].value;
+		const struct wal_column *now = newest ? wal_columns_find(newest, name, i) : NULL;
+		if (now)
+			value = now->value;
+		if (buffer_reserve(b, name.n + value.n + 4) < 0)
+			return -ENOMEM;
+		char *p = put(b->p + b->n, i ? BYTES(",\"") : BYTES("{\""));
+		p = put(put(p, name), BYTES("\":"));
+		p = put(p, value);
+		b->n = (size_t)(p - b->p);
 	}
-	return rc;
+	return 0;
 }
 
 /* The columns of `more` that `columns` lacks: key columns so large that they were left out. */

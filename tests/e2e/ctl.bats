@@ -169,7 +169,7 @@ transaction() {
 	log_has 2
 	run bash -c 'printf "{\"nobody\":null}\n" >"$1"' - "$MNT/ctl/sources.json"
 	[ "$status" -ne 0 ]
-	refused ENOENT /ctl/sources.json
+	refused EINVAL /ctl/sources.json
 	run bash -c 'printf "{\"default\":7}\n" >"$1"' - "$MNT/ctl/sources.json"
 	[ "$status" -ne 0 ]
 	refused EINVAL /ctl/sources.json

@@ -264,7 +264,7 @@ stop_background() {
 	done
 }
 
-@test "default modes: events and documents can only be read, in/ can only be written" {
+@test "default modes: events and documents can only be read, in/ takes writes" {
 	start_daemon
 	put user:a 1
 	[ $((0$(stat -c %a "$MNT/feed/user/1.json") & 0222)) -eq 0 ]
@@ -297,17 +297,23 @@ stop_background() {
 }
 
 @test "mount -t fuse.changefs, and umount" {
-	PATH=$(dirname "$CHANGEFS"):$PATH
 	if [ "$(id -u)" -eq 0 ]; then
-		within 20 mount -t fuse.changefs "$STORE" "$MNT" -o nofail,umask=022
+		# mount(8) looks in the system's own directories only: in a mount namespace, the program is in one
+		# shellcheck disable=SC2016
+		within 20 unshare -m --propagation private bash -euc '
+			mount --bind "$(dirname "$CHANGEFS")" /usr/local/sbin
+			mount -t fuse.changefs "$STORE" "$MNT" -o nofail,umask=022
+			echo "{\"type\":\"PUT\",\"key\":\"user:a\",\"value\":1}" >"$MNT/in/events"
+			wc -l <"$MNT/feed/log.ndjson"
+			umount "$MNT"' >"$WORK/out"
 	else
-		within 20 /sbin/mount.fuse3 "$STORE" "$MNT" -t fuse.changefs -o umask=022
+		within 20 /sbin/mount.fuse3 "$CHANGEFS#$STORE" "$MNT" -o nofail,umask=022
+		put user:a 1
+		wc -l <"$MNT/feed/log.ndjson" >"$WORK/out"
+		stop_background
 	fi
-	is_served "$MNT"
-	put user:a 1
-	log_has 1
-	stop_background
-	store_is_clean "$STORE"
+	[ "$(cat "$WORK/out")" -eq 1 ]
+	wait_until 10 store_is_clean "$STORE"
 }
 
 @test "README.md of the mount tells what there is" {
@@ -324,8 +330,6 @@ stop_background() {
 		run grep -F -- "$absent" "$MNT/README.md"
 		[ "$status" -ne 0 ]
 	done
-	run awk 'length($0) > 100' "$MNT/README.md"
-	[ -z "$output" ]
 }
 
 @test "the root lists what the README promises, and nothing else" {

@@ -10,7 +10,6 @@
 export CHANGEFS
 
 changefs_setup() {
-	[ -x "$CHANGEFS" ] || { echo "no program $CHANGEFS: build it, or use tests/run" >&2; return 1; }
 	WORK=$BATS_TEST_TMPDIR
 	STORE=$WORK/store
 	MNT=$WORK/mnt
@@ -22,6 +21,7 @@ changefs_setup() {
 	mkdir -p "$MNT"
 	: >"$DAEMON_STDERR"
 	export STORE MNT
+	[ -x "$CHANGEFS" ] || { echo "no program $CHANGEFS: build it, or use tests/run" >&2; return 1; }
 }
 
 # ---- time ----
@@ -60,9 +60,10 @@ process_gone() {
 	[ -z "$state" ] || [ "$state" = Z ]
 }
 
-# A command in the background, as a terminal starts it: SIGINT ends it. CHILD is its process id.
+# A command in the background, as a terminal starts it: SIGINT ends it, and it has our stdin. CHILD is
+# its process id.
 start() {
-	env --default-signal=INT,QUIT "$@" 3>&- &
+	env --default-signal=INT,QUIT "$@" <&0 3>&- &
 	CHILD=$!
 	CHILDREN+=("$CHILD")
 }
@@ -83,8 +84,9 @@ is_mounted() {
 	awk -v dir="$1" '$2 == dir && $3 == "fuse.changefs" { found = 1 } END { exit !found }' /proc/mounts
 }
 
+# A stat may be answered from the kernel's memory after the daemon has died; opening a file may not.
 is_served() {
-	is_mounted "$1" && [ -d "$1/feed" ]
+	is_mounted "$1" && cat "$1/ctl/stats.json" >/dev/null 2>&1
 }
 
 not_mounted() {
@@ -111,6 +113,8 @@ start_daemon() {
 	if ! is_served "$MNT"; then
 		echo "the daemon did not mount:" >&2
 		cat "$DAEMON_STDERR" >&2
+		kill -KILL "$DAEMON" 2>/dev/null || true
+		wait "$DAEMON" || true
 		DAEMON=
 		return 1
 	fi

@@ -13,7 +13,7 @@ teardown() {
 }
 
 @test "a naive model and the mount agree under random operations" {
-	python3 "$BATS_TEST_DIRNAME/model.py" "$CHANGEFS" "$STORE" "$MNT" "${MODEL_STEPS:-1000}" \
+	python3 "$BATS_TEST_DIRNAME/model.py" "$CHANGEFS" "$STORE" "$MNT" "${MODEL_STEPS:-400}" \
 		${MODEL_SEED:+"$MODEL_SEED"} 2>"$WORK/model.stderr" || { cat "$WORK/model.stderr"; false; }
 	cat "$WORK/model.stderr" >>"$DAEMON_STDERR"
 }

@@ -43,7 +43,7 @@ class Daemon:
         while True:
             check(self.process.poll() is None, "the daemon ended at its start")
             try:
-                os.stat(MNT + "/feed")
+                read("/ctl/stats.json")  # a stat may be answered from the kernel's memory
                 return
             except OSError:
                 check(time.monotonic() < end, "the daemon did not mount in time")
@@ -395,10 +395,14 @@ class Run:
             self.look_at_all()
             self.remount()
             self.look_at_all()
+        except BaseException:
+            if self.daemon.process:
+                print("the daemon's exit code is", self.daemon.process.poll(), flush=True)
+                self.daemon.kill()
+            raise
         finally:
             self.close_handles()
-            if self.daemon.process and self.daemon.process.poll() is None:
-                self.daemon.stop()
+        self.daemon.stop()
         print("%d steps, %d events" % (STEPS, len(self.model.events)))
 
 

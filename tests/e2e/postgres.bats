@@ -74,7 +74,7 @@ pgbench_agrees() {
 	"$EXAMPLES/setup" "$MNT" "$NAME"
 	before=$(last_sequence)
 	[ "$before" -eq 100011 ]
-	pgbench_agrees_before
+	table_agrees pgbench_branches bid
 	oracle_start
 	start tail -n 0 -f "$MNT/feed/tail" >"$WORK/tail"
 	stream_start
@@ -85,11 +85,6 @@ pgbench_agrees() {
 	pgbench_agrees
 	wait_until 10 same_tail "$before"
 	[ "$(jq -r .metadata.commit_lsn "$WORK/changes" | uniq | sort | uniq -d | wc -l)" -eq 0 ]
-}
-
-pgbench_agrees_before() {
-	table_agrees pgbench_accounts aid
-	table_agrees pgbench_branches bid
 }
 
 same_tail() {
@@ -173,7 +168,8 @@ wait_for_growth() {
 	INSERT INTO types VALUES (1, 1.10, 'NaN', 1e20, 42, '\\xff00ab', '2024-01-01 00:00+00', '2024-01-01', '{\"a\" : 1.0}',
 		'{\"a\": 1, \"b\":[1]}', E'x\"\\\\\\n\\t\\x01 é %s', true, 'ab', 12.5, '{1,2}', '{\"a b\",NULL,\"c\"}', 'c', '7',
 		9223372036854775807, 'q', B'101', '2024-02-29', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', '1 day 2:03', '10.0.0.1',
-		'happy', 7, '(1,x)', 'types', '<a>b</a>'), (2, 'Infinity', '-Infinity', 0.1), (3, 12345678901234567890.000, 1e-7, 'NaN');
+		'happy', 7, '(1,x)', 'types', '<a>b</a>');
+	INSERT INTO types VALUES (2, 'Infinity', '-Infinity', 0.1), (3, 12345678901234567890.000, 1e-7, 'NaN');
 	UPDATE types SET bo = false, tx = '', ta = '{}', comp = '(,)' WHERE id = 3;
 	CREATE TABLE text_key (id text PRIMARY KEY, v int); INSERT INTO text_key VALUES ('a\"b /%', 1), ('', 2), ('42', 3);
 	CREATE TABLE two_keys (v int, b text, a int, PRIMARY KEY (a, b)); INSERT INTO two_keys VALUES (1, 'x\"y', 2), (2, '', 3);
@@ -252,9 +248,10 @@ wait_for_growth() {
 	stream_start
 	sql "UPDATE doc SET n = 1"
 	catch_up
-	jq -e 'select(.key == "doc:1") | .metadata.partial == true' "$MNT/feed/log.ndjson"
+	jq -es 'map(select(.key == "doc:1"))[0].metadata.partial == true' "$MNT/feed/log.ndjson"
 	[ ! -e "$MNT/data/doc/1.json" ]
-	sql "UPDATE doc SET big = 'all here'"
+	# that an update has all columns can be known once a row was inserted
+	sql "INSERT INTO doc VALUES (2, 'x', 0); UPDATE doc SET big = 'all here'"
 	catch_up
 	table_agrees doc id
 }
@@ -272,7 +269,7 @@ wait_for_growth() {
 	table_agrees one id
 	[ "$(names "$MNT/data/two")" = '[r%2Fs,5].json' ] || [ "$(names "$MNT/data/two")" = '["r%2Fs",5].json' ]
 	[ "$(jq -r 'select(.key | startswith("one:")) | "\(.type) \(.key)"' "$MNT/feed/log.ndjson" | head -n 3 | xargs)" = "PUT one:1 DELETE one:1 PUT one:2" ]
-	jq -e 'select(.type == "DELETE" and .key == "one:1") | .before_snapshot == "{\"id\":1,\"v\":\"x\"}" and .value == null' "$MNT/feed/log.ndjson"
+	jq -es 'map(select(.type == "DELETE" and .key == "one:1"))[0] | .before_snapshot == "{\"id\":1,\"v\":\"x\"}" and .value == null' "$MNT/feed/log.ndjson"
 }
 
 @test "REPLICA IDENTITY FULL with a primary key" {
@@ -307,13 +304,24 @@ wait_for_growth() {
 	sql "INSERT INTO ix VALUES (1, 'c', 1); UPDATE ix SET v = 2; UPDATE ix SET code = 'd'"
 	catch_up
 	table_agrees ix id
-	sql "INSERT INTO nothing VALUES (1, 1); UPDATE nothing SET v = 2; INSERT INTO no_key VALUES (1, 'a'), (1, 'a'); DELETE FROM ix"
+	sql "INSERT INTO nothing VALUES (1, 1); UPDATE nothing SET v = 2; INSERT INTO no_key VALUES (1, 'a'), (1, 'a')"
 	sql "INSERT INTO good VALUES (1)"
 	catch_up
 	same_bytes "$MNT/data/good/1.json" '{"id":1}'
 	[ "$(names "$MNT/data/no_key" | wc -w)" -eq 2 ]
 	[ "$(jq -r 'select(.metadata.table == "no_key") | .key | startswith("no_key:@")' "$MNT/feed/log.ndjson" | xargs)" = "true true" ]
 	[ "$(jq -r 'select(.metadata.table == "nothing") | .type' "$MNT/feed/log.ndjson" | head -n 1)" = PUT ]
+}
+
+@test "REPLICA IDENTITY INDEX: a delete does not tell the primary key, and the stream goes on behind it" {
+	sql "CREATE TABLE ix (id int PRIMARY KEY, code text NOT NULL UNIQUE); ALTER TABLE ix REPLICA IDENTITY USING INDEX ix_code_key"
+	make_slot "changefs_$NAME"
+	stream_start
+	sql "INSERT INTO ix VALUES (1, 'c'), (2, 'd')"
+	sql "DELETE FROM ix WHERE id = 1"
+	sql "UPDATE ix SET code = 'e'"
+	catch_up 20
+	same_bytes "$MNT/data/ix/2.json" '{"id":2,"code":"e"}'
 }
 
 @test "TRUNCATE of several tables, and messages inside and outside of transactions" {
@@ -487,7 +495,7 @@ confirmed_beyond() {
 	stream_start
 	wait_until 30 refused ESTALE "/in/wal2json@$NAME"
 	[ "$(last_sequence)" -eq "$count" ]
-	grep -qF 'Stale file handle' "$WORK/stream.log"
+	wait_until 10 file_contains "$WORK/stream.log" 'Stale file handle'
 	printf '{"%s":null}\n' "$NAME" >"$MNT/ctl/sources.json"
 	catch_up
 	same_bytes "$MNT/data/t/1.json" '{"id":1,"v":"after the restore"}'

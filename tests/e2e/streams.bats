@@ -163,7 +163,7 @@ child_reads() {
 	wait_until 10 file_contains "$WORK/screen" '"key":"user:10"'
 	put user:fresh 1
 	wait_until 10 file_contains "$WORK/screen" '"key":"user:fresh"'
-	wait_until 20 leave_less
+	wait_until 15 leave_less
 	exec 9>&-
 }
 
@@ -183,7 +183,7 @@ leave_less() {
 	wait_until 10 readers_wait 1
 	put user:fresh 1
 	wait_until 10 file_contains "$WORK/screen" '"key":"user:fresh"'
-	wait_until 20 leave_less
+	wait_until 15 leave_less
 	exec 9>&-
 }
 

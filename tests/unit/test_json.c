@@ -170,6 +170,30 @@ static void test_walk(void)
 	CHECK(json_walk_next(&walk, &name, &value) == -EINVAL);
 }
 
+static void test_walk_inside(void)
+{
+	struct json_walk walk, list;
+	struct bytes name, value;
+
+	CHECK(json_walk_start(&walk, BYTES("{\"a\":[1, 2] ,\"b\":3} ")) == 0);
+	CHECK(json_walk_name(&walk, &name) == 1 && bytes_equal(name, BYTES("a")));
+	CHECK(json_walk_enter(&walk, &list) == 0 && !list.object);
+	CHECK(json_walk_name(&list, &name) == 1 && !name.p);
+	CHECK(json_walk_value(&list, &value) == 0 && bytes_equal(value, BYTES("1")));
+	CHECK(json_walk_leave(&walk, &list) == -EINVAL);
+	CHECK(json_walk_next(&list, &name, &value) == 1 && bytes_equal(value, BYTES("2")));
+	CHECK(json_walk_name(&list, &name) == 0);
+	CHECK(json_walk_leave(&walk, &list) == 0);
+	CHECK(json_walk_name(&walk, &name) == 1 && bytes_equal(name, BYTES("b")));
+	CHECK(json_walk_enter(&walk, &list) == -EINVAL);
+	CHECK(json_walk_value(&walk, &value) == 0 && bytes_equal(value, BYTES("3")));
+	CHECK(json_walk_name(&walk, &name) == 0 && json_walk_end(&walk) == 0);
+
+	CHECK(json_walk_start(&walk, BYTES("[[]}")) == 0);
+	CHECK(json_walk_name(&walk, &name) == 1 && json_walk_enter(&walk, &list) == 0);
+	CHECK(json_walk_name(&list, &name) == 0 && json_walk_leave(&walk, &list) == -EINVAL);
+}
+
 static void test_member(void)
 {
 	struct bytes value;
@@ -370,6 +394,7 @@ int main(void)
 	RUN(test_string_lengths);
 	RUN(test_scan);
 	RUN(test_walk);
+	RUN(test_walk_inside);
 	RUN(test_member);
 	RUN(test_names);
 	RUN(test_decode);
