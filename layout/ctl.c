@@ -11,9 +11,14 @@
 int ctl_stat_text(struct layout *layout, const struct node *node, const struct content *content,
 		  struct stat *st, struct error *error)
 {
+	struct store_stream stream;
+
+	/* Not the time of the rendering: tar takes a new time for a change while it reads. */
+	int rc = store_stream_stat(layout->store, 0, &stream);
 	st->st_size = (off_t)node->text_size;
-	st->st_mtim = time_of_ms(clock_wall_ms());
-	return 0;
+	if (stream.last_ms > layout->started_ms)
+		st->st_mtim = time_of_ms(stream.last_ms);
+	return rc;
 }
 
 /* Takes the object, makes it the node's text. */

@@ -375,7 +375,11 @@ static int stream_open(struct file *file, struct content **shared, struct error 
 	return view_open(&((struct stream_file *)file)->view, file->layout, &file->node, error);
 }
 
-/* A full reply makes the kernel ask for the rest of a larger read, which would wait at the end
+/* The kernel cuts larger reads into pieces of 256 pages, of which the first may be shorter by what
+ * the reader's buffer lies behind a page's start. */
+#define PIECE_MIN ((1 << 20) - 4095)
+
+/* A full piece makes the kernel ask for the rest of a larger read, which would wait at the end
  * while the reader has lines in hand: so it never ends with a line. */
 static size_t end_inside_a_line(const char *p, size_t n)
 {
@@ -394,7 +398,7 @@ static ssize_t stream_read(struct file *file, uint64_t offset, char *p, size_t s
 		return n;
 	if (n == 0)
 		return size ? -EAGAIN : 0;
-	if ((size_t)n == size && p[n - 1] == '\n')
+	if ((size_t)n == size && size >= PIECE_MIN && p[n - 1] == '\n')
 		return (ssize_t)end_inside_a_line(p, size);
 	return n;
 }

@@ -286,25 +286,30 @@ static void a_recovery_shows_as_a_gap_line(void)
 	CHECK(check_store(print_fault) == 0);
 }
 
-/* The kernel asks again after a full reply; if that would wait, lines in hand would wait with it.
- */
-static void a_full_reply_ends_inside_a_line(void)
+/* After a full piece of a larger read the kernel asks again; if that would wait, the lines in hand
+ * would wait with it. Small reads are single pieces: tail reads exactly to the end. */
+static void a_full_piece_ends_inside_a_line(void)
 {
+	enum { PIECE = 1 << 20 };
 	struct store *s = open_store();
 	struct layout *l = open_layout(s);
 	struct opened o;
-	char p[1000];
+	char *p = malloc(PIECE + 1), *value = malloc(PIECE);
 
 	write_three(s);
 	CHECK(open_path(l, "feed/.tail", O_RDONLY, &o) == 0);
-	size_t all = strlen(LINE_1 LINE_2 LINE_3), one = strlen(LINE_1);
-	CHECK(layout_file_read(o.file, 0, p, all + 1, NULL) == (ssize_t)all);
-	CHECK(layout_file_read(o.file, 0, p, all, NULL) == (ssize_t)strlen(LINE_1 LINE_2));
-	CHECK(layout_file_read(o.file, 0, p, one, NULL) == (ssize_t)one - 1);
-	CHECK(layout_file_read(o.file, one - 1, p, 1, NULL) == 1);
-	CHECK(layout_file_read(o.file, 0, p, 10, NULL) == 10);
+	size_t all = strlen(LINE_1 LINE_2 LINE_3);
+	CHECK(layout_file_read(o.file, 0, p, all, NULL) == (ssize_t)all);
 	CHECK(layout_file_read(o.file, all, p, 10, NULL) == -EAGAIN);
+	memset(value, 'x', PIECE);
+	value[PIECE - all - strlen(LINE_1) + 1] = 0; /* so that four lines are just one piece */
+	CHECK(put(s, "a:3", value) == 4);
+	CHECK(layout_file_read(o.file, 0, p, PIECE + 1, NULL) == PIECE);
+	CHECK(layout_file_read(o.file, 0, p, PIECE, NULL) == (ssize_t)all);
+	CHECK(layout_file_read(o.file, all, p, PIECE - all, NULL) == (ssize_t)(PIECE - all) - 1);
 	close_opened(&o);
+	free(p);
+	free(value);
 	layout_close(l);
 	store_close(s);
 }
@@ -527,7 +532,7 @@ int main(void)
 	RUN_FRESH(a_moved_floor_gives_new_nodes);
 	RUN_FRESH(a_floor_at_the_end_leaves_an_empty_stream);
 	RUN_FRESH(a_recovery_shows_as_a_gap_line);
-	RUN_FRESH(a_full_reply_ends_inside_a_line);
+	RUN_FRESH(a_full_piece_ends_inside_a_line);
 	RUN_FRESH(lines_come_together_from_writes);
 	RUN_FRESH(a_bad_line_ends_the_write_before_it);
 	RUN_FRESH(a_long_line_is_refused_with_its_rest);
