@@ -11,7 +11,8 @@
  *   3. the store's locks
  *   4. park->lock     who waits for more; held while asking layout_file_ready(), so the store's
  * locks that this takes may not be held by a thread that comes here
- *   5. leaves         nodes->lock, handles->lock, errors->lock, pool->lock: nothing is called there
+ *   5. leaves         nodes->lock, handles->lock, errors->lock, pool->lock, refresh->lock: nothing
+ * is called there
  *
  * libfuse: the interrupt callback comes with the request's lock held and takes park->lock; below
  * park->lock only fuse_req_interrupted() is called, which takes the session's lock. No reply and no
@@ -34,6 +35,7 @@
 #include "fs/options.h"
 #include "fs/park.h"
 #include "fs/pool.h"
+#include "fs/refresh.h"
 
 struct changefs {
 	const struct options *options;
@@ -42,6 +44,7 @@ struct changefs {
 	struct fuse_session *session;
 	struct nodes *nodes;
 	struct park *park;
+	struct refresh *refresh;
 	struct errors *errors;
 	struct handles handles;
 	struct pool pool;

@@ -97,6 +97,15 @@ static int render_errors(void *context, struct buffer *ret_text)
 	return errors_render(fs->errors, ret_text);
 }
 
+/* After each commit, in the committing thread. */
+static void committed(void *context)
+{
+	struct changefs *fs = context;
+
+	park_wake(fs->park);
+	refresh_wake(fs->refresh);
+}
+
 static int open_store(struct mount *mount)
 {
 	struct store_options options = {.create = true,
@@ -130,7 +139,6 @@ static int open_layout(struct mount *mount)
 		r = -ENOMEM;
 	if (r < 0)
 		return complain(mount->store_path, r, NULL);
-	store_set_listener(fs->store, park_wake, fs->park);
 	return 0;
 }
 
@@ -200,8 +208,10 @@ static int serve(struct changefs *fs)
 	fuse_loop_cfg_set_max_threads(config, THREADS_MAX);
 	fuse_loop_cfg_set_idle_threads(config, THREADS_IDLE);
 	fuse_loop_cfg_set_clone_fd(config, CLONE_FD);
-	r = daemon_watch(&fs->daemon, fs->session);
+	fs->refresh = refresh_new(fs);
+	r = fs->refresh ? daemon_watch(&fs->daemon, fs->session) : -ENOMEM;
 	if (r == 0) {
+		store_set_listener(fs->store, committed, fs);
 		/* 0 for every ordinary end: an unmount, a signal, an abort. */
 		r = fuse_session_loop_mt(fs->session, config);
 		daemon_unwatch(&fs->daemon);
@@ -216,6 +226,8 @@ static void end_session(struct mount *mount)
 {
 	struct changefs *fs = &mount->fs;
 
+	store_set_listener(fs->store, NULL, NULL);
+	refresh_free(fs->refresh);
 	if (fs->park)
 		park_close(fs->park);
 	if (mount->mounted) {
@@ -236,7 +248,6 @@ static int close_all(struct mount *mount)
 	nodes_free(fs->nodes);
 	layout_close(fs->layout);
 	if (fs->store) {
-		store_set_listener(fs->store, NULL, NULL);
 		r = store_close(fs->store);
 	}
 	park_free(fs->park);

@@ -16,8 +16,9 @@ int ctl_stat_text(struct layout *layout, const struct node *node, const struct c
 	/* Not the time of the rendering: tar takes a new time for a change while it reads. */
 	int rc = store_stream_stat(layout->store, 0, &stream);
 	st->st_size = (off_t)node->text_size;
-	if (stream.last_ms > layout->started_ms)
-		st->st_mtim = time_of_ms(stream.last_ms);
+	st->st_mtim =
+		time_of_ms(rc == 0 && stream.last_ms > layout->started_ms ? stream.last_ms
+									  : layout->started_ms);
 	return rc;
 }
 

@@ -147,8 +147,9 @@ static int take_lines(struct lines_file *f, struct progress *w, int flags, struc
 		}
 		if (rc == FORMAT_COMMIT_NOW) {
 			rc = commit(f, flags, error);
-			if (rc < 0) {
+			if (rc < 0) { /* its lines in this write are not accepted either */
 				store_batch_clear(f->batch);
+				w->taken = w->committed;
 				return rc;
 			}
 			w->committed = w->taken;

@@ -90,6 +90,9 @@ int layout_root(struct layout *layout, struct node *ret_node);
 /* -ENOENT, -ENOTDIR, -ENAMETOOLONG. Caller frees the node. */
 int layout_lookup(struct layout *layout, const struct node *parent, const char *name,
 		  struct node *ret_node, struct stat *ret_stat, struct error *error);
+/* The fixed ids of the directories that an event of the collection changes; with 0, of those that a
+ * new collection changes. Returns how many. */
+size_t layout_changed_directories(uint32_t collection, uint64_t ret_ids[2]);
 /* Appends the node's path in the mount, such as /in/events; for people, so names may be patterns.
  */
 int layout_path(struct layout *layout, const struct node *node, struct buffer *ret_path);

@@ -294,23 +294,26 @@ struct timespec time_of_ms(int64_t ms)
 	return t;
 }
 
+/* Directories change when a name comes or goes: those with fixed names never do. */
 static int stat_directory(struct layout *layout, const struct node *node, struct stat *st)
 {
-	struct store_stream stream;
 	enum row_id row = row_of(node);
+	struct store_stream stream;
+	int rc = 0;
 
-	int rc = store_stream_stat(layout->store, node->collection, &stream);
-	if (rc < 0)
-		return rc;
 	st->st_nlink = 2;
-	if (row == ROW_FEED || row == ROW_DATA)
-		st->st_nlink += store_collection_count(layout->store);
 	for (int i = 0; i < ROWS; i++)
 		if (node_rows[i].parent == row && node_rows[i].name && S_ISDIR(node_rows[i].mode))
 			st->st_nlink++;
 	st->st_size = 4096;
-	st->st_mtim = time_of_ms(stream.last_ms);
-	return 0;
+	if (row == ROW_FEED || row == ROW_DATA) {
+		st->st_nlink += store_collection_count(layout->store);
+		st->st_mtim = time_of_ms(store_collection_newest_ms(layout->store));
+	} else if (node->collection) {
+		rc = store_stream_stat(layout->store, node->collection, &stream);
+		st->st_mtim = time_of_ms(stream.last_ms);
+	}
+	return rc;
 }
 
 int layout_stat(struct layout *layout, const struct node *node, const struct content *content,
@@ -324,7 +327,7 @@ int layout_stat(struct layout *layout, const struct node *node, const struct con
 		.st_uid = layout->options.uid,
 		.st_gid = layout->options.gid,
 		.st_blksize = 4096,
-		.st_mtim = time_of_ms(layout->started_ms),
+		.st_mtim = time_of_ms(layout->created_ms),
 	};
 	int rc = 0;
 
@@ -424,6 +427,17 @@ int layout_path(struct layout *layout, const struct node *node, struct buffer *r
 	return add_name(layout, node, ret_path);
 }
 
+size_t layout_changed_directories(uint32_t collection, uint64_t ret_ids[2])
+{
+	struct node feed = {.row = &node_rows[collection ? ROW_COLLECTION : ROW_FEED]};
+	struct node data = {.row = &node_rows[collection ? ROW_DOCUMENTS : ROW_DATA]};
+
+	feed.collection = data.collection = collection;
+	ret_ids[0] = node_fixed_id(&feed);
+	ret_ids[1] = node_fixed_id(&data);
+	return 2;
+}
+
 /* ---- what cannot be done ---- */
 
 int layout_refuse_change(struct layout *layout, const struct node *parent, const char *name,
@@ -464,14 +478,19 @@ int layout_set(struct layout *layout, const struct node *node, unsigned to_set, 
 int layout_open(struct store *store, const struct layout_options *options,
 		struct layout **ret_layout)
 {
-	struct layout *layout = calloc(1, sizeof(*layout));
+	struct store_stats stats;
 
+	int rc = store_stats_get(store, &stats);
+	if (rc < 0)
+		return rc;
+	struct layout *layout = calloc(1, sizeof(*layout));
 	if (!layout)
 		return -ENOMEM;
 	layout->store = store;
 	layout->options = *options;
 	layout->started_ms = clock_wall_ms();
-	int rc = layout_readme(layout, &layout->readme);
+	layout->created_ms = stats.created_ms;
+	rc = layout_readme(layout, &layout->readme);
 	if (rc < 0) {
 		layout_close(layout);
 		return rc;

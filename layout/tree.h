@@ -93,6 +93,7 @@ struct layout {
 	struct layout_options options;
 	struct buffer readme;
 	int64_t started_ms;
+	int64_t created_ms; /* the store's birth */
 };
 
 /* An inode number for what has no number of its own: 62 bits of a hash, apart from all others. */

@@ -4,7 +4,7 @@
 
 #include "store/internal.h"
 
-#define RECORD_HEAD 32
+#define RECORD_HEAD 40
 
 int collections_init(struct collections *c)
 {
@@ -130,6 +130,7 @@ void collection_put(struct store *store, struct db_batch *batch, const struct co
 	put_le64(head + 8, c->pending.events);
 	put_le64(head + 16, c->pending.last_sequence);
 	put_le64(head + 24, (uint64_t)c->pending.last_ms);
+	put_le64(head + 32, (uint64_t)atomic_load(&c->created_ms));
 	db_batch_put2(store->db, batch, DB_META, KEY_BYTES(key), (struct bytes){head, RECORD_HEAD},
 		      (struct bytes){c->name, c->name_size});
 }
@@ -166,6 +167,7 @@ static int load_one(struct store *store, struct bytes key, struct bytes value, s
 	it->pending.events = get_le64(value.p + 8);
 	it->pending.last_sequence = get_le64(value.p + 16);
 	it->pending.last_ms = (int64_t)get_le64(value.p + 24);
+	atomic_store(&it->created_ms, (int64_t)get_le64(value.p + 32));
 	collection_publish(it);
 	return 0;
 }
@@ -186,6 +188,13 @@ int collections_load(struct store *store, struct error *error)
 	}
 	db_iterator_close(it);
 	return rc < 0 ? rc : 0;
+}
+
+int64_t store_collection_newest_ms(struct store *store)
+{
+	struct collection *c = collections_get(&store->collections, store_collection_count(store));
+
+	return c ? atomic_load(&c->created_ms) : store->created_ms;
 }
 
 uint32_t store_collection_count(struct store *store)

@@ -37,6 +37,8 @@ static int touch(struct commit *c, struct collection *it)
 	if (grow_lists(c, c->touched_count + 1) < 0)
 		return -ENOMEM;
 	it->touched = true;
+	if (!atomic_load(&it->visible))
+		atomic_store(&it->created_ms, c->commit_ms);
 	c->touched[c->touched_count++] = it;
 	return 0;
 }

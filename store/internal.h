@@ -36,6 +36,7 @@ struct collection {
 	char *name;
 	size_t name_size;
 	struct collection *next_in_bucket;
+	_Atomic int64_t created_ms; /* commit time of its first event */
 
 	/* Leader only: the group in the making, and the block in it. */
 	struct progress pending;

@@ -21,7 +21,7 @@
  *          'G' from:u64                        to:u64, sequences that no event has
  *          'K'                                 snapshots:u8 visibility:u8 max_document_bytes:u64
  *          'C' collection:u32                  position:u64 events:u64 last_sequence:u64
- *                                              last_ms:i64 name
+ *                                              last_ms:i64 created_ms:i64 name
  *          'S' name                            position:u64 time_us:i64 events:u64
  *
  * index: P finds the block of a byte position, S the block of a sequence, both within one stream;

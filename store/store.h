@@ -157,6 +157,8 @@ const struct store_gap *store_gaps(struct store *store, size_t *ret_count);
 
 /* Collection ids are 1, 2, 3 … up to this number; 0 stands for the whole log. */
 uint32_t store_collection_count(struct store *store);
+/* Commit time of the first event of the newest collection; the store's birth if there is none. */
+int64_t store_collection_newest_ms(struct store *store);
 /* The id, or -ENOENT. */
 int store_collection_find(struct store *store, struct bytes name, uint32_t *ret_id);
 /* Borrowed until store_close(). Absent if there is no such id. */

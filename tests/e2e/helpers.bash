@@ -123,7 +123,10 @@ start_daemon() {
 # Waits for the daemon's own end and gives its exit code.
 daemon_exit_code() {
 	local code=0
-	wait_until 20 process_gone "$DAEMON" || return 255
+	if ! wait_until 20 process_gone "$DAEMON"; then
+		echo "the daemon does not end; its threads wait in: $(cat "/proc/$DAEMON"/task/*/wchan | tr '\0' ' ')" >&2
+		return 255
+	fi
 	wait "$DAEMON" || code=$?
 	DAEMON=
 	return "$code"

@@ -106,6 +106,7 @@ class Run:
         self.model = Model()
         self.log = b""  # the log's bytes as they were seen: they never change again
         self.offsets = [0]  # where each event's line begins
+        self.floor = 1  # the first event that is retained
         self.handles = []  # of in/events, open for long
         self.clock = 1700000000000
 
@@ -194,8 +195,7 @@ class Run:
         for thread in threads:
             thread.join()
         # the order among them is the mount's to choose; within one writer it is given
-        start = len(self.log)
-        data = read("/feed/log.ndjson")[start:]
+        data = read("/feed/log.ndjson")[len(self.kept()):]
         waiting = [list(b) for b in batches]
         for text in data.splitlines():
             key, stamp = (json.loads(text)[k] for k in ("key", "timestamp_ms"))
@@ -234,7 +234,7 @@ class Run:
         if valid:
             self.model.add(event)
             end = time.monotonic() + 5 * SLOW  # close does not wait for the kernel's RELEASE
-            while len(read("/feed/log.ndjson").splitlines()) < len(self.model.events):
+            while len(read("/feed/log.ndjson").splitlines()) < len(self.model.events) - self.floor + 1:
                 check(time.monotonic() < end, "an unfinished valid line was lost")
         self.see()
 
@@ -263,14 +263,30 @@ class Run:
         self.daemon.start()
         self.see()
 
+    def move_floor(self):
+        """Nothing in the program does it yet: a test program does, while the daemon is away."""
+        last = len(self.model.events)
+        self.floor = min(self.floor + self.rnd.randrange(1 + max(0, last - self.floor) // 2), last + 1)
+        self.close_handles()
+        self.daemon.stop()
+        program = os.path.join(os.path.dirname(CHANGEFS), "tests", "move_floor")
+        subprocess.run([program, STORE, str(self.floor)], check=True)
+        self.daemon.start()
+        self.see()
+
     # ---- comparisons ----
+
+    def kept(self):
+        """The retained bytes of the log."""
+        return self.log[self.offsets[self.floor - 1]:]
 
     def see(self):
         """The log's new bytes are the model's new events, and its old bytes are as they were."""
         data = read("/feed/log.ndjson")
         check(os.stat(MNT + "/feed/log.ndjson").st_size == len(data), "st_size of the log")
-        check(data.startswith(self.log), "the log's old bytes have changed")
-        lines = data[len(self.log):].splitlines(keepends=True)
+        check(data.startswith(self.kept()), "the log's old bytes have changed")
+        data = data[len(self.kept()):]
+        lines = data.splitlines(keepends=True)
         first = len(self.offsets) - 1
         expected = self.model.events[first:]
         check(len(lines) == len(expected), len(lines), "new lines, expected", len(expected))
@@ -282,14 +298,15 @@ class Run:
             order = ["sequence", "type", "key", "value", "timestamp_ms", "metadata", "before_snapshot", "after_snapshot"]
             check(list(got) == [k for k in order if k in got], "the order of keys in", text)
             self.offsets.append(self.offsets[-1] + len(text))
-        self.log = data
+        self.log += data
 
     def look(self):
         """Some random part of the mount."""
-        if not self.model.events:
+        if len(self.model.events) < self.floor:
             return
         what = self.rnd.randrange(7)
-        number = self.rnd.randrange(1, len(self.model.events) + 1)
+        number = self.rnd.randrange(self.floor, len(self.model.events) + 1)
+        kept = self.kept()
         text = self.log[self.offsets[number - 1]:self.offsets[number]]
         table = self.model.collection(self.model.events[number - 1])
         if what == 0:
@@ -300,9 +317,9 @@ class Run:
             for name in ("log.ndjson", ".tail"):
                 handle = os.open(MNT + "/feed/" + name, os.O_RDONLY)
                 for _ in range(10):
-                    at = self.rnd.randrange(len(self.log))
+                    at = self.rnd.randrange(len(kept))
                     got = os.pread(handle, self.rnd.choice((1, 50, 4096, 300000)), at)
-                    check(got and self.log.startswith(got, at), "pread of", name, "at", at)
+                    check(got and kept.startswith(got, at), "pread of", name, "at", at)
                 os.close(handle)
         elif what == 2:
             handle = os.open(MNT + "/feed/.tail@%d" % number, os.O_RDONLY | os.O_NONBLOCK)
@@ -320,7 +337,7 @@ class Run:
         elif what == 4:
             self.look_at_documents(table)
         elif what == 5:
-            for missing in (len(self.model.events) + 1, 0):
+            for missing in (len(self.model.events) + 1, 0, self.rnd.randrange(self.floor)):
                 check(not os.path.exists(MNT + "/feed/%d.json" % missing), missing, "exists")
             others = {self.model.collection(e) for e in self.model.events} - {table}
             for other in others:
@@ -328,7 +345,8 @@ class Run:
         else:
             stats = json.loads(read("/ctl/stats.json"))
             check(stats["last_sequence"] == len(self.model.events), stats)
-            check(stats["log_bytes"] == len(self.log), stats)
+            check(stats["log_bytes"] == len(kept), stats)
+            check(stats["first_sequence"] == self.floor, stats)
 
     @staticmethod
     def encode(table):
@@ -338,14 +356,18 @@ class Run:
         lines = [
             self.log[self.offsets[i]:self.offsets[i + 1]]
             for i, e in enumerate(self.model.events)
-            if self.model.collection(e) == table
+            if self.model.collection(e) == table and i + 1 >= self.floor
         ]
-        numbers = [i + 1 for i, e in enumerate(self.model.events) if self.model.collection(e) == table]
+        numbers = [
+            i + 1 for i, e in enumerate(self.model.events) if self.model.collection(e) == table and i + 1 >= self.floor
+        ]
         directory = "/feed/" + self.encode(table)
         check(read(directory + "/log.ndjson") == b"".join(lines), "the log of", table)
         want = {"%016d.json" % n for n in numbers} | {"tail", "log.ndjson"}
         listed = os.listdir(MNT + directory)
         check(len(listed) == len(set(listed)) and set(listed) == want, "listing of", table)
+        if not lines:
+            return
         at = self.rnd.randrange(len(b"".join(lines)))
         handle = os.open(MNT + directory + "/.tail", os.O_RDONLY)
         got = os.pread(handle, 5000, at)
@@ -381,6 +403,7 @@ class Run:
             (self.configure, 5),
             (self.remount, 2),
             (self.kill, 3),
+            (self.move_floor, 1),
         ]
         self.daemon.start()
         try:

@@ -412,3 +412,75 @@ all_gone() {
 	fill 1
 	log_has 1
 }
+
+# Nothing in the program moves the floor yet: a test program does, while the daemon is away.
+move_floor() {
+	stop_daemon
+	"$(dirname "$CHANGEFS")/tests/move_floor" "$STORE" "$1"
+	start_daemon
+}
+
+@test "a log whose floor has moved: tail, head, cat, less +F, while read begin at the floor" {
+	fill 5000
+	tail -n +3001 "$MNT/feed/log.ndjson" >"$WORK/kept"
+	move_floor 3001
+	cmp "$MNT/feed/log.ndjson" "$WORK/kept"
+	[ "$(stat -c %s "$MNT/feed/log.ndjson")" -eq "$(wc -c <"$WORK/kept")" ]
+	cmp "$MNT/feed/user/log.ndjson" "$WORK/kept"
+
+	within 10 tail -n 3 "$MNT/feed/tail" >"$OUT"
+	cmp "$OUT" <(tail -n 3 "$WORK/kept")
+	within 10 head -n 2 "$MNT/feed/tail" >"$OUT"
+	cmp "$OUT" <(head -n 2 "$WORK/kept")
+
+	start tail -f "$MNT/feed/tail" >"$OUT"
+	wait_until 10 line_count "$OUT" 10
+	cmp "$OUT" <(tail -n 10 "$WORK/kept")
+	start tail -n 1000 -f "$MNT/feed/user/tail" >"$WORK/out2"
+	wait_until 10 line_count "$WORK/out2" 1000
+	start cat "$MNT/feed/tail" >"$WORK/out3"
+	wait_until 10 cmp "$WORK/out3" "$WORK/kept"
+	# shellcheck disable=SC2016
+	start bash -c 'while read -r line; do printf "%s\n" "$line"; done <"$1"' - "$MNT/feed/tail" >"$WORK/out4"
+	wait_until 30 cmp "$WORK/out4" "$WORK/kept"
+	mkfifo "$WORK/keys"
+	exec 9<>"$WORK/keys"
+	start script -qfec "less +F $MNT/feed/tail" "$WORK/typescript" <"$WORK/keys" >"$WORK/screen"
+	wait_until 10 file_contains "$WORK/screen" '"key":"user:5000"'
+
+	put user:fresh 1
+	wait_until 10 line_count "$OUT" 11
+	wait_until 10 line_count "$WORK/out2" 1001
+	wait_until 10 cmp "$WORK/out3" "$MNT/feed/log.ndjson"
+	wait_until 10 cmp "$WORK/out4" "$MNT/feed/log.ndjson"
+	wait_until 10 file_contains "$WORK/screen" '"key":"user:fresh"'
+	wait_until 15 leave_less
+	exec 9>&-
+}
+
+@test "what lies below the floor is gone: names, listings, bookmarks with a GAP line; documents stay" {
+	put user:a 1 order:b 2 user:c 3 user:d 4 order:e 5
+	move_floor 4
+	for name in 1 2 3 user/1 user/3 order/2; do
+		[ ! -e "$MNT/feed/$name.json" ]
+	done
+	[ "$(names "$MNT/feed/user")" = "0000000000000004.json log.ndjson tail" ]
+	[ "$(names "$MNT/feed/order")" = "0000000000000005.json log.ndjson tail" ]
+	[ "$(jq .sequence "$MNT/feed/log.ndjson" | xargs)" = "4 5" ]
+	[ "$(stats .first_sequence)" -eq 4 ]
+	within 10 head -n 3 "$MNT/feed/.tail@1" >"$OUT"
+	[ "$(head -n 1 "$OUT")" = '{"type":"GAP","from_sequence":2,"to_sequence":3,"reason":"retention"}' ]
+	cmp <(tail -n 2 "$OUT") "$MNT/feed/log.ndjson"
+	within 10 head -n 2 "$MNT/feed/.tail@3" >"$OUT"
+	cmp "$OUT" "$MNT/feed/log.ndjson"
+	[ "$(cat "$MNT"/data/*/*.json | tr -d '\n')" = "25134" ]
+	put user:f 6
+	[ "$(jq .sequence "$MNT/feed/log.ndjson" | xargs)" = "4 5 6" ]
+	move_floor 7
+	[ "$(stat -c %s "$MNT/feed/log.ndjson")" -eq 0 ]
+	start tail -f "$MNT/feed/tail" >"$OUT"
+	wait_until 10 child_reads
+	put user:g 7
+	wait_until 10 shows_log
+	[ "$(jq .sequence "$MNT/feed/log.ndjson")" -eq 7 ]
+}
