@@ -163,6 +163,7 @@ const struct file_operations file_of_value = {
 
 static const char *const snapshots_words[] = {"both", "before", "none", NULL};
 static const char *const visibility_words[] = {"written", "durable", NULL};
+static const char *const decode_error_words[] = {"fail", "dlq", NULL};
 
 int ctl_render_config(struct layout *layout, const struct node *parent, const char *name,
 		      struct node *ret_node, struct error *error)
@@ -171,9 +172,11 @@ int ctl_render_config(struct layout *layout, const struct node *parent, const ch
 
 	store_config_get(layout->store, &c);
 	return show_json(ret_node,
-			 json_pack("{s:s, s:s, s:I}", "snapshots", snapshots_words[c.snapshots],
-				   "visibility", visibility_words[c.visibility],
-				   "max_document_bytes", (json_int_t)c.max_document_bytes));
+			 json_pack("{s:s, s:s, s:s, s:I}", "snapshots",
+				   snapshots_words[c.snapshots], "visibility",
+				   visibility_words[c.visibility], "on_decode_error",
+				   decode_error_words[c.on_decode_error], "max_document_bytes",
+				   (json_int_t)c.max_document_bytes));
 }
 
 static int word_number(const char *const *words, const json_t *value)
@@ -199,6 +202,11 @@ static int set_field(struct store_config *c, const char *name, const json_t *val
 		if (n < 0)
 			return error_set(error, -EINVAL, "visibility is one of written, durable");
 		c->visibility = (enum store_visibility)n;
+	} else if (strcmp(name, "on_decode_error") == 0) {
+		n = word_number(decode_error_words, value);
+		if (n < 0)
+			return error_set(error, -EINVAL, "on_decode_error is one of fail, dlq");
+		c->on_decode_error = (enum store_on_decode_error)n;
 	} else if (strcmp(name, "max_document_bytes") == 0) {
 		if (!json_is_integer(value) || json_integer_value(value) < 1)
 			return error_set(error, -EINVAL,

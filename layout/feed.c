@@ -99,37 +99,19 @@ int feed_stat_event(struct layout *layout, const struct node *node, const struct
 	return 0;
 }
 
-/* An open event keeps its line: it stays readable when the log trims it. */
-struct event_file {
-	struct file file;
-	struct buffer line;
-};
-
 static int event_open(struct file *file, struct content **shared, struct error *error)
 {
-	struct event_file *f = (struct event_file *)file;
 	struct store_event_info info;
 
-	return store_event_get(file->layout->store, file->node.number, &info, &f->line, error);
-}
-
-static ssize_t event_read(struct file *file, uint64_t offset, char *p, size_t size,
-			  struct error *error)
-{
-	return read_bytes(buffer_bytes(&((struct event_file *)file)->line), offset, p, size);
-}
-
-static int event_close(struct file *file, struct error *error)
-{
-	buffer_free(&((struct event_file *)file)->line);
-	return 0;
+	return store_event_get(file->layout->store, file->node.number, &info,
+			       &((struct line_file *)file)->line, error);
 }
 
 const struct file_operations file_of_event = {
-	.size = sizeof(struct event_file),
+	.size = sizeof(struct line_file),
 	.open = event_open,
-	.read = event_read,
-	.close = event_close,
+	.read = line_file_read,
+	.close = line_file_close,
 };
 
 /* ---- streams ---- */

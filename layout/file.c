@@ -107,6 +107,18 @@ int layout_file_close(struct file *file, struct error *error)
 	return rc;
 }
 
+ssize_t line_file_read(struct file *file, uint64_t offset, char *p, size_t size,
+		       struct error *error)
+{
+	return read_bytes(buffer_bytes(&((struct line_file *)file)->line), offset, p, size);
+}
+
+int line_file_close(struct file *file, struct error *error)
+{
+	buffer_free(&((struct line_file *)file)->line);
+	return 0;
+}
+
 static ssize_t read_text(struct file *file, uint64_t offset, char *p, size_t size,
 			 struct error *error)
 {

@@ -66,6 +66,14 @@ static int commit(struct lines_file *f, int flags, struct error *error)
 	return store_commit(f->file.layout->store, f->batch, flags & O_DSYNC, NULL, error);
 }
 
+static bool dead_letters(struct lines_file *f)
+{
+	struct store_config config;
+
+	store_config_get(f->file.layout->store, &config);
+	return config.on_decode_error == STORE_DECODE_ERROR_TO_DLQ;
+}
+
 /* A line over the limit is refused where it passes it, and what is left of it with it. */
 static int refuse_long(struct lines_file *f, struct error *error)
 {
@@ -139,7 +147,8 @@ static int take_lines(struct lines_file *f, struct progress *w, int flags, struc
 		if (rc == 0)
 			rc = line.n > store_line_limit(f->file.layout->store)
 				     ? refuse_long(f, error)
-				     : format->line(f->state, f->batch, line, error);
+				     : format->line(f->state, f->batch, line, dead_letters(f),
+						    error);
 		f->skipping = false; /* this line's end has been seen */
 		if (rc < 0) {
 			w->taken = before;
@@ -160,7 +169,7 @@ static int take_lines(struct lines_file *f, struct progress *w, int flags, struc
 /* The good lines in front of a bad one are committed all the same. */
 static int commit_taken(struct lines_file *f, struct progress *w, int flags, struct error *error)
 {
-	int rc = store_batch_count(f->batch) ? commit(f, flags, error) : 0;
+	int rc = store_batch_is_empty(f->batch) ? 0 : commit(f, flags, error);
 
 	if (rc == 0)
 		w->committed = w->taken;
@@ -192,7 +201,7 @@ static ssize_t lines_write(struct file *file, const char *p, size_t size, int fl
 static int commit_pending(struct lines_file *f, struct error *error)
 {
 	int rc = f->file.node.row->format->line(f->state, f->batch, buffer_bytes(&f->pending),
-						error);
+						dead_letters(f), error);
 
 	f->pending.n = 0;
 	if (rc == FORMAT_HOLD)

@@ -68,6 +68,14 @@
 		.file = &file_of_lines, .stat = in_stat                                            \
 	}
 
+#define RECORD_ROW(PARENT, ABOUT)                                                                  \
+	{                                                                                          \
+		.parent = PARENT, .shown = "NUMBER.json", .about = ABOUT, .mode = READABLE,        \
+		.flags = NODE_IMMUTABLE | NODE_CONTENT, .key = NODE_BY_SEQUENCE,                   \
+		.file = &file_of_record, .find = records_find, .list = records_list,               \
+		.stat = records_stat                                                               \
+	}
+
 const struct node_row node_rows[ROWS] = {
 	[ROW_ROOT] = {.mode = DIRECTORY, .flags = NODE_DIRECTORY | NODE_STATIC},
 	[ROW_README] = {.parent = ROW_ROOT,
@@ -156,6 +164,19 @@ const struct node_row node_rows[ROWS] = {
 				.file = &file_of_lines,
 				.find = in_find_source,
 				.stat = in_stat},
+
+	[ROW_DLQ] = {.parent = ROW_ROOT,
+		     .name = "dlq",
+		     .about = "dead letters: input that could not become an event",
+		     .mode = DIRECTORY,
+		     .flags = NODE_DIRECTORY | NODE_STATIC},
+	[ROW_DEAD_LETTER] = RECORD_ROW(ROW_DLQ, "one dead letter, whole, with its reason"),
+	[ROW_OPS] = {.parent = ROW_ROOT,
+		     .name = "ops",
+		     .about = "what the system itself did",
+		     .mode = DIRECTORY,
+		     .flags = NODE_DIRECTORY | NODE_STATIC},
+	[ROW_OPS_EVENT] = RECORD_ROW(ROW_OPS, "one ops event"),
 
 	[ROW_CTL] = {.parent = ROW_ROOT,
 		     .name = "ctl",
@@ -309,6 +330,8 @@ static int stat_directory(struct layout *layout, const struct node *node, struct
 	if (row == ROW_FEED || row == ROW_DATA) {
 		st->st_nlink += store_collection_count(layout->store);
 		st->st_mtim = time_of_ms(store_collection_newest_ms(layout->store));
+	} else if (row == ROW_DLQ || row == ROW_OPS) {
+		st->st_mtim = time_of_ms(records_last_ms(layout, row));
 	} else if (node->collection) {
 		rc = store_stream_stat(layout->store, node->collection, &stream);
 		st->st_mtim = time_of_ms(stream.last_ms);
@@ -394,6 +417,8 @@ static int add_name(struct layout *layout, const struct node *node, struct buffe
 		return name_collection_write(store_collection_name(layout->store, node->collection),
 					     path);
 	case ROW_EVENT:
+	case ROW_DEAD_LETTER:
+	case ROW_OPS_EVENT:
 		name_sequence_write(node->number, ".json", digits);
 		return buffer_add_bytes(path, bytes_of(digits));
 	case ROW_DOCUMENT:

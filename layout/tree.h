@@ -29,6 +29,10 @@ enum row_id {
 	ROW_IN_EVENTS,
 	ROW_IN_WAL2JSON,
 	ROW_IN_WAL2JSON_AT,
+	ROW_DLQ,
+	ROW_DEAD_LETTER,
+	ROW_OPS,
+	ROW_OPS_EVENT,
 	ROW_CTL,
 	ROW_CTL_STATS,
 	ROW_CTL_ERRORS,
@@ -127,6 +131,16 @@ struct file_operations {
 /* Copies what lies at `offset` of some bytes; 0 at their end. */
 ssize_t read_bytes(struct bytes from, uint64_t offset, char *p, size_t size);
 
+/* Files that keep one line, read when they are opened: they stay readable when it is trimmed. */
+struct line_file {
+	struct file file;
+	struct buffer line;
+};
+
+ssize_t line_file_read(struct file *file, uint64_t offset, char *p, size_t size,
+		       struct error *error);
+int line_file_close(struct file *file, struct error *error);
+
 /* Files whose whole content is rendered: the node's text is it. */
 extern const struct file_operations file_of_text;
 
@@ -164,6 +178,17 @@ int in_find_source(struct layout *layout, const struct node *parent, const char 
 		   struct node *ret_node, struct error *error);
 int in_stat(struct layout *layout, const struct node *node, const struct content *content,
 	    struct stat *st, struct error *error);
+
+/* records.c */
+extern const struct file_operations file_of_record;
+int records_find(struct layout *layout, const struct node *parent, const char *name,
+		 struct node *ret_node, struct error *error);
+int records_list(struct directory *directory, uint64_t place, struct listed *ret_listed,
+		 struct error *error);
+int records_stat(struct layout *layout, const struct node *node, const struct content *content,
+		 struct stat *st, struct error *error);
+/* When the directory's newest record came, in milliseconds. */
+int64_t records_last_ms(struct layout *layout, enum row_id row);
 
 /* ctl.c */
 extern const struct file_operations file_of_value;

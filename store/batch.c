@@ -167,7 +167,7 @@ struct store_batch *store_batch_new(struct store *store)
 void store_batch_clear(struct store_batch *batch)
 {
 	batch->arena.n = 0;
-	batch->ops.n = 0;
+	batch->records.n = 0;
 	batch->count = 0;
 	batch->source = (struct span){0};
 	if (batch->arena.cap > ((size_t)8 << 20))
@@ -179,7 +179,7 @@ void store_batch_free(struct store_batch *batch)
 	if (!batch)
 		return;
 	buffer_free(&batch->arena);
-	buffer_free(&batch->ops);
+	buffer_free(&batch->records);
 	free(batch->events);
 	free(batch);
 }
@@ -322,14 +322,30 @@ int store_batch_source(struct store_batch *batch, struct bytes name, uint64_t po
 	return rc;
 }
 
-int store_batch_ops(struct store_batch *batch, const char *type, struct bytes details)
+static int add_record(struct store_batch *batch, char kind, const char *type, struct bytes text)
 {
-	size_t start = batch->ops.n;
+	size_t start = batch->records.n;
 
-	if (buffer_add(&batch->ops, type, strlen(type) + 1) < 0 ||
-	    buffer_add_bytes(&batch->ops, details) < 0 || buffer_add(&batch->ops, "", 1) < 0) {
-		batch->ops.n = start;
+	if (buffer_add(&batch->records, &kind, 1) < 0 ||
+	    (type && buffer_add(&batch->records, type, strlen(type) + 1) < 0) ||
+	    buffer_add_bytes(&batch->records, text) < 0 || buffer_add(&batch->records, "", 1) < 0) {
+		batch->records.n = start;
 		return -ENOMEM;
 	}
 	return 0;
+}
+
+int store_batch_ops(struct store_batch *batch, const char *type, struct bytes details)
+{
+	return add_record(batch, 'o', type, details);
+}
+
+int store_batch_dead_letter(struct store_batch *batch, struct bytes members)
+{
+	return add_record(batch, 'd', NULL, members);
+}
+
+bool store_batch_is_empty(const struct store_batch *batch)
+{
+	return !batch->count && !batch->source.there && !batch->records.n;
 }

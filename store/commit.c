@@ -110,7 +110,7 @@ int store_commit(struct store *store, struct store_batch *batch, bool sync,
 
 	if (store->read_only)
 		return -EROFS;
-	if (batch->count || batch->source.there || batch->ops.n) {
+	if (!store_batch_is_empty(batch)) {
 		pthread_cond_init(&w.wake, NULL);
 		wait_or_lead(store, &w);
 		pthread_cond_destroy(&w.wake);
@@ -178,26 +178,4 @@ void store_set_listener(struct store *store, void (*listener)(void *context), vo
 {
 	store->listener_context = context;
 	store->listener = listener;
-}
-
-int commit_ops(struct store *store, struct db_batch *batch, const char *type, struct bytes details)
-{
-	_cleanup_(buffer_free) struct buffer line = {0};
-	struct key key = key_log(store->commit.next_ops);
-
-	int rc = buffer_printf(&line,
-			       "{\"v\":1,\"type\":\"%s\",\"ts_ms\":%lld,\"server\":\"%s\","
-			       "\"resume_seq\":%llu",
-			       type, (long long)clock_wall_ms(), store->identity,
-			       (unsigned long long)store->commit.next_sequence);
-	if (rc == 0 && details.p)
-		rc = buffer_printf(&line, ",\"details\":") < 0 ? -ENOMEM
-							       : buffer_add_bytes(&line, details);
-	if (rc == 0)
-		rc = buffer_add(&line, "}\n", 2);
-	if (rc == 0) {
-		db_batch_put(store->db, batch, DB_OPS, KEY_BYTES(key), buffer_bytes(&line));
-		store->commit.next_ops++;
-	}
-	return rc;
 }

@@ -239,8 +239,14 @@ static void group_start(struct store *store)
 	c->change_count = 0;
 }
 
-/* Back to what is published. */
-static void group_revert(struct store *store, uint64_t sequence, uint64_t position, uint64_t ops)
+/* What a group may have to go back to. */
+struct mark {
+	uint64_t sequence;
+	uint64_t position;
+	uint64_t record[2];
+};
+
+static void group_revert(struct store *store, const struct mark *mark)
 {
 	struct commit *c = &store->commit;
 
@@ -250,24 +256,23 @@ static void group_revert(struct store *store, uint64_t sequence, uint64_t positi
 		c->touched[i]->in_block = false;
 	}
 	overlay_clear(&c->overlay);
-	c->next_sequence = sequence;
-	c->position = position;
-	c->next_ops = ops;
+	c->next_sequence = mark->sequence;
+	c->position = mark->position;
+	memcpy(c->next_record, mark->record, sizeof(c->next_record));
 }
 
-static int add_ops(struct store *store, const struct store_batch *batch)
+static int add_records(struct store *store, const struct store_batch *batch)
 {
-	const char *p = batch->ops.p, *end = p + batch->ops.n;
+	struct db_batch *out = store->commit.db_batch;
+	const char *p = batch->records.p, *end = p + batch->records.n;
 	int rc = 0;
 
 	while (p < end && rc == 0) {
-		const char *type = p;
-		struct bytes details = {p + strlen(p) + 1, 0};
-		details.n = strlen(details.p);
-		p = details.p + details.n + 1;
-		if (!details.n)
-			details.p = NULL;
-		rc = commit_ops(store, store->commit.db_batch, type, details);
+		const char *type = *p == 'o' ? p + 1 : NULL;
+		struct bytes text = bytes_of(type ? type + strlen(type) + 1 : p + 1);
+		p = text.p + text.n + 1;
+		rc = type ? record_put_ops(store, out, type, text)
+			  : record_put_dead_letter(store, out, text);
 	}
 	return rc;
 }
@@ -304,7 +309,7 @@ static int add_batch(struct store *store, struct waiter *w)
 	for (size_t i = 0; i < batch->count && rc == 0; i++)
 		rc = add_event(store, batch, &batch->events[i], w->error);
 	if (rc == 0)
-		rc = add_ops(store, batch);
+		rc = add_records(store, batch);
 	if (rc == 0 && batch->source.there)
 		source_put(store, store->commit.db_batch, span_bytes(batch, batch->source),
 			   batch->source_position, batch->source_time_us, batch->count);
@@ -459,7 +464,7 @@ static void group_publish(struct store *store, struct waiter *list, uint64_t eve
 void group_commit(struct store *store, struct waiter *list)
 {
 	struct commit *c = &store->commit;
-	uint64_t sequence = c->next_sequence, position = c->position, ops = c->next_ops;
+	struct mark mark = {c->next_sequence, c->position, {c->next_record[0], c->next_record[1]}};
 	struct error error = {""};
 	int rc;
 
@@ -467,16 +472,17 @@ void group_commit(struct store *store, struct waiter *list)
 	if (rc < 0)
 		error_set(&error, rc, "the documents cannot be written to the disk");
 	while (rc == 0 && (rc = group_make(store, list, &error)) == -EAGAIN) {
-		group_revert(store, sequence, position, ops);
+		group_revert(store, &mark);
 		rc = 0;
 	}
 	if (rc == 0)
-		rc = group_write(store, list, c->position - position, &error);
+		rc = group_write(store, list, c->position - mark.position, &error);
 	if (rc == 0) {
-		group_publish(store, list, c->next_sequence - sequence, c->position - position);
+		group_publish(store, list, c->next_sequence - mark.sequence,
+			      c->position - mark.position);
 		return;
 	}
-	group_revert(store, sequence, position, ops);
+	group_revert(store, &mark);
 	for (struct waiter *w = list; w; w = w->next) {
 		if (w->rc < 0)
 			continue;

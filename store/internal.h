@@ -106,7 +106,7 @@ struct store_batch {
 	struct span source;
 	uint64_t source_position;
 	int64_t source_time_us;
-	struct buffer ops; /* type NUL details NUL, one after another */
+	struct buffer records; /* each: 'o' type NUL details NUL, or 'd' members NUL */
 };
 
 static inline struct bytes span_bytes(const struct store_batch *batch, struct span s)
@@ -140,8 +140,8 @@ struct commit {
 	uint64_t next_sequence;
 	uint64_t position;
 	int64_t commit_ms;
-	uint64_t next_ops;
-	uint64_t room_bytes; /* bytes that may be written before the disk is asked again */
+	uint64_t next_record[2]; /* by enum store_record_kind */
+	uint64_t room_bytes;	 /* bytes that may be written before the disk is asked again */
 };
 
 struct store {
@@ -233,8 +233,6 @@ void collection_revert(struct collection *c);
 
 int commit_init(struct store *store);
 void commit_free(struct commit *commit);
-/* Puts an ops event into a batch that the leader, or store_open(), writes. */
-int commit_ops(struct store *store, struct db_batch *batch, const char *type, struct bytes details);
 /* Takes the lead without a commit of one's own, for a change of settings: no commit runs until
  * commit_turn_end(). Returns the leader's empty batch, which the caller writes. */
 struct db_batch *commit_turn_start(struct store *store);
@@ -253,6 +251,14 @@ void source_put(struct store *store, struct db_batch *batch, struct bytes name, 
 int source_publish(struct store *store, struct bytes name, uint64_t position, int64_t time_us,
 		   uint64_t events);
 void source_count_skipped(struct store *store, struct bytes name);
+
+/* record.c */
+
+int records_load(struct store *store, struct error *error);
+/* Put a record into a batch that the leader, or store_open(), writes. */
+int record_put_ops(struct store *store, struct db_batch *batch, const char *type,
+		   struct bytes details);
+int record_put_dead_letter(struct store *store, struct db_batch *batch, struct bytes members);
 
 /* stream.c */
 

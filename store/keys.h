@@ -8,8 +8,9 @@
  *   index  'P' collection:u32 position:u64     first:u64
  *          'S' collection:u32 first:u64        position:u64 count:u32 bytes:u32 runs
  *   state  collection:u32 key 00 00 version:u64  sequence:u64 timestamp_ms:i64 flags:u8 text
- *   groups, dlq                                (nothing yet)
- *   ops    number:u64                          one line of JSON
+ *   groups                                     (nothing yet)
+ *   ops    number:u64                          written_ms:i64 one line of JSON
+ *   dlq    number:u64                          the same
  *   meta   'F'                                 format:u32
  *          'I'                                 identity:16 bytes created_ms:i64
  *          'U'                                 running:u8 boot_id:str dev:u64 ino:u64
@@ -20,6 +21,7 @@
  *          'A'                                 sequence:u64, family state has all up to it
  *          'G' from:u64                        to:u64, sequences that no event has
  *          'K'                                 snapshots:u8 visibility:u8 max_document_bytes:u64
+ *                                              on_decode_error:u8
  *          'C' collection:u32                  position:u64 events:u64 last_sequence:u64
  *                                              last_ms:i64 created_ms:i64 name
  *          'S' name                            position:u64 time_us:i64 events:u64

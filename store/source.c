@@ -189,7 +189,7 @@ static int forget(struct store *store, struct bytes name, struct db_batch *batch
 			  (unsigned long long)position) < 0)
 		return -ENOMEM;
 	db_batch_delete(store->db, batch, DB_META, buffer_bytes(&key));
-	return commit_ops(store, batch, "offsets-set", buffer_bytes(&details));
+	return record_put_ops(store, batch, "offsets-set", buffer_bytes(&details));
 }
 
 int store_source_forget(struct store *store, struct bytes name, struct error *error)

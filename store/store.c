@@ -113,11 +113,12 @@ static int load_config(struct store *store, struct error *error)
 	struct db_value v = {0};
 
 	store->config.max_document_bytes = MAX_DOCUMENT_DEFAULT;
-	int rc = meta_get(store, key_meta('K'), 10, &v, error);
+	int rc = meta_get(store, key_meta('K'), 11, &v, error);
 	if (rc > 0) {
 		store->config.snapshots = (enum store_snapshots)v.bytes.p[0];
 		store->config.visibility = (enum store_visibility)v.bytes.p[1];
 		store->config.max_document_bytes = get_le64(v.bytes.p + 2);
+		store->config.on_decode_error = (enum store_on_decode_error)v.bytes.p[10];
 		db_value_free(&v);
 	}
 	atomic_store(&store->max_document_bytes, store->config.max_document_bytes);
@@ -156,21 +157,6 @@ static int load_gaps(struct store *store, struct error *error)
 	return rc < 0 ? rc : 0;
 }
 
-static int load_ops(struct store *store, struct error *error)
-{
-	struct db_iterator *it = db_iterator_open(store->db, DB_OPS, false);
-	struct key last = key_log(UINT64_MAX);
-	struct bytes key, value;
-
-	store->commit.next_ops = 1;
-	db_iterator_seek_back(it, KEY_BYTES(last));
-	int rc = db_iterator_get(it, &key, &value, error);
-	if (rc > 0 && key.n == KEY_LOG_SIZE)
-		store->commit.next_ops = get_be64(key.p) + 1;
-	db_iterator_close(it);
-	return rc < 0 ? rc : 0;
-}
-
 static void publish(struct store *store)
 {
 	const struct commit *c = &store->commit;
@@ -197,7 +183,7 @@ static int load(struct store *store, struct error *error)
 	if (rc == 0)
 		rc = load_gaps(store, error);
 	if (rc == 0)
-		rc = load_ops(store, error);
+		rc = records_load(store, error);
 	if (rc == 0)
 		rc = collections_load(store, error);
 	if (rc == 0)
@@ -318,7 +304,7 @@ static int put_startup(struct store *store, struct db_batch *batch, uint64_t las
 		rc = buffer_printf(&details, ",\"last_commit\":\"%llu\"", (unsigned long long)last);
 	if (rc == 0)
 		rc = buffer_add(&details, "}", 1);
-	return rc < 0 ? rc : commit_ops(store, batch, "startup", buffer_bytes(&details));
+	return rc < 0 ? rc : record_put_ops(store, batch, "startup", buffer_bytes(&details));
 }
 
 /* Judges how the last run ended, goes past what it may have lost, and says that we run now. */
@@ -474,15 +460,17 @@ void store_config_get(struct store *store, struct store_config *ret_config)
 
 int store_config_set(struct store *store, const struct store_config *config, struct error *error)
 {
-	char value[10] = {(char)config->snapshots, (char)config->visibility};
+	char value[11] = {(char)config->snapshots, (char)config->visibility};
 
 	if ((unsigned)config->snapshots > STORE_SNAPSHOTS_NONE ||
-	    (unsigned)config->visibility > STORE_VISIBLE_DURABLE)
-		return error_set(error, -EINVAL, "snapshots or visibility has no such value");
+	    (unsigned)config->visibility > STORE_VISIBLE_DURABLE ||
+	    (unsigned)config->on_decode_error > STORE_DECODE_ERROR_TO_DLQ)
+		return error_set(error, -EINVAL, "a setting has no such value");
 	if (config->max_document_bytes < 1 || config->max_document_bytes > STORE_DOCUMENT_LIMIT)
 		return error_set(error, -EINVAL, "max_document_bytes must be from 1 to %llu",
 				 (unsigned long long)STORE_DOCUMENT_LIMIT);
 	put_le64(value + 2, config->max_document_bytes);
+	value[10] = (char)config->on_decode_error;
 	struct db_batch *batch = commit_turn_start(store);
 	meta_put(store, batch, 'K', value, sizeof(value));
 	int rc = db_write(store->db, batch, true, error);

@@ -39,10 +39,12 @@ int store_close(struct store *store);
 
 enum store_snapshots { STORE_SNAPSHOTS_BOTH, STORE_SNAPSHOTS_BEFORE, STORE_SNAPSHOTS_NONE };
 enum store_visibility { STORE_VISIBLE_WRITTEN, STORE_VISIBLE_DURABLE };
+enum store_on_decode_error { STORE_DECODE_ERROR_FAILS, STORE_DECODE_ERROR_TO_DLQ };
 
 struct store_config {
 	enum store_snapshots snapshots;
 	enum store_visibility visibility;
+	enum store_on_decode_error on_decode_error;
 	uint64_t max_document_bytes;
 };
 
@@ -117,6 +119,12 @@ int store_batch_source(struct store_batch *batch, struct bytes name, uint64_t po
 		       int64_t time_us);
 /* Adds an ops event, recorded in the same commit. `details` is a JSON object's text or absent. */
 int store_batch_ops(struct store_batch *batch, const char *type, struct bytes details);
+
+/* Adds a dead letter, kept in the same commit: `members` are those of its JSON object behind
+ * "dlq_sequence" and "enqueued_at_ms", without the braces. 0 or -ENOMEM. */
+int store_batch_dead_letter(struct store_batch *batch, struct bytes members);
+/* True if a commit of it would do nothing. */
+bool store_batch_is_empty(const struct store_batch *batch);
 
 struct store_committed {
 	uint64_t first; /* sequences; both 0 if the batch was empty or skipped */
@@ -262,6 +270,20 @@ int store_source_each(struct store *store,
 		      int (*each)(void *context, const struct store_source *source), void *context);
 /* Forgets a source's position, recorded as an ops event. -ENOENT. */
 int store_source_forget(struct store *store, struct bytes name, struct error *error);
+
+/* ---- records beside the log: ops events and dead letters, numbered 1, 2, 3 … ---- */
+
+enum store_record_kind { STORE_OPS_EVENT, STORE_DEAD_LETTER };
+
+/* One record's line, appended to `line` unless that is NULL; *ret_size are its bytes, *ret_ms is
+ * when it was written. -ENOENT. */
+int store_record_get(struct store *store, enum store_record_kind kind, uint64_t number,
+		     size_t *ret_size, int64_t *ret_ms, struct buffer *line, struct error *error);
+/* 1 and the first number above `after`, 0 if there is none. */
+int store_record_next(struct store *store, enum store_record_kind kind, uint64_t after,
+		      uint64_t *ret_number, struct error *error);
+/* When the newest record was written; the store's birth if there is none. */
+int64_t store_record_last_ms(struct store *store, enum store_record_kind kind);
 
 /* ---- the state of things ---- */
 

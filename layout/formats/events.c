@@ -334,13 +334,11 @@ static int read_event(struct format_state *state, struct bytes line, struct stor
 	return rc < 0 ? rc : read_documents(state, fields, event, error);
 }
 
-static int events_line(struct format_state *state, struct store_batch *batch, struct bytes line,
-		       struct error *error)
+static int add_event(struct format_state *state, struct store_batch *batch, struct bytes line,
+		     struct error *error)
 {
 	struct store_event event = {0};
 
-	if (json_text_is_blank(line))
-		return FORMAT_COMMIT_ANY;
 	if (prepare_buffers(state, line) < 0)
 		return error_set(error, -ENOMEM, "no memory for a line of %zu bytes", line.n);
 	int rc = read_event(state, line, &event, error);
@@ -348,14 +346,37 @@ static int events_line(struct format_state *state, struct store_batch *batch, st
 		return rc;
 	if (!event.collection.p)
 		event.collection = store_key_collection(event.key);
-	rc = store_batch_add(batch, &event, error);
-	return rc < 0 ? rc : FORMAT_COMMIT_ANY;
+	return store_batch_add(batch, &event, error);
 }
 
-static bool events_busy(const struct format_state *state)
+static int add_dead_letter(struct store_batch *batch, struct bytes line, const char *reason)
 {
-	(void)state;
-	return false;
+	_cleanup_(buffer_free) struct buffer letter = {0}, details = {0};
+
+	int rc = format_dead_letter(&letter, "decode-error", BYTES("events"), reason, line,
+				    (struct bytes){0});
+	if (rc == 0)
+		rc = buffer_printf(&details, "{\"error\":");
+	if (rc == 0)
+		rc = buffer_add_json_string(&details, bytes_of(reason));
+	if (rc == 0)
+		rc = buffer_add(&details, "}", 1);
+	if (rc == 0)
+		rc = store_batch_dead_letter(batch, buffer_bytes(&letter));
+	return rc < 0 ? rc : store_batch_ops(batch, "decode-error-dlq", buffer_bytes(&details));
+}
+
+static int events_line(struct format_state *state, struct store_batch *batch, struct bytes line,
+		       bool dead_letters, struct error *error)
+{
+	struct error reason = {""};
+
+	if (json_text_is_blank(line))
+		return FORMAT_COMMIT_ANY;
+	int rc = add_event(state, batch, line, &reason);
+	if (rc == -EINVAL && dead_letters)
+		rc = add_dead_letter(batch, line, reason.text);
+	return rc < 0 ? error_set(error, rc, "%s", reason.text) : FORMAT_COMMIT_ANY;
 }
 
 const struct format format_events = {
@@ -364,6 +385,5 @@ const struct format format_events = {
 		 "before_snapshot and after_snapshot may be there",
 	.open = events_open,
 	.line = events_line,
-	.busy = events_busy,
 	.close = events_close,
 };

@@ -20,12 +20,11 @@ struct format {
 	 * lines are one batch); FORMAT_HOLD: the line belongs to an open transaction, do not commit
 	 * yet; FORMAT_COMMIT_NOW: the transaction is complete, commit before the next line.
 	 * On a negative errno the batch holds what it held before this line, and an open
-	 * transaction is dropped.
+	 * transaction is dropped. With `dead_letters` what cannot be decoded goes to the dead
+	 * letters instead, and an ops event says so, unless that would hide damage of the source.
 	 */
 	int (*line)(struct format_state *state, struct store_batch *batch, struct bytes line,
-		    struct error *error);
-	/* True if the state holds an unfinished transaction. */
-	bool (*busy)(const struct format_state *state);
+		    bool dead_letters, struct error *error);
 	void (*close)(struct format_state *state);
 };
 
@@ -34,5 +33,7 @@ enum { FORMAT_COMMIT_ANY, FORMAT_HOLD, FORMAT_COMMIT_NOW };
 extern const struct format format_events;
 extern const struct format format_wal2json;
 
-/* The table of all formats, ended by NULL. */
-extern const struct format *const formats[];
+/* The members of a dead letter: its kind, where it came from, why, and its bytes. `more` are
+ * further members, each with a comma in front, or absent. */
+int format_dead_letter(struct buffer *out, const char *kind, struct bytes source,
+		       const char *reason, struct bytes line, struct bytes more);

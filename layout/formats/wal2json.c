@@ -43,11 +43,6 @@ static void wal2json_close(struct format_state *state)
 	free(state);
 }
 
-static bool wal2json_busy(const struct format_state *state)
-{
-	return state->open;
-}
-
 /* ---- what is held ---- */
 
 int wal_hold(struct format_state *state, const struct wal_held *event, struct error *error)
@@ -72,7 +67,7 @@ int wal_hold(struct format_state *state, const struct wal_held *event, struct er
 static void drop(struct format_state *state, enum wal_told told)
 {
 	for (size_t i = 0; i < state->count; i++)
-		if (!state->held[i].type)
+		if (!state->held[i].type && !state->held[i].dead_letter)
 			state->held[i].table->told = told;
 	if (state->bytes.cap > KEEP_BUFFER_MAX)
 		buffer_free(&state->bytes);
@@ -97,6 +92,8 @@ static struct bytes span_bytes(const struct format_state *state, struct wal_span
 static int add_held(const struct format_state *state, const struct wal_held *held,
 		    struct store_batch *batch, int64_t timestamp_ms, struct error *error)
 {
+	if (held->dead_letter)
+		return store_batch_dead_letter(batch, span_bytes(state, held->value));
 	if (!held->type)
 		return store_batch_ops(batch, "unsupported-row", span_bytes(state, held->value));
 	struct store_event event = {
@@ -230,10 +227,12 @@ static int take(struct format_state *state, struct store_batch *batch, struct er
  * whoever writes on after a short write is to hear what was wrong, not that the B is missing.
  */
 static int wal2json_line(struct format_state *state, struct store_batch *batch, struct bytes line,
-			 struct error *error)
+			 bool dead_letters, struct error *error)
 {
 	struct error reason = {""};
 
+	state->raw = line;
+	state->dead_letters = dead_letters;
 	if (json_text_is_blank(line))
 		return state->open ? FORMAT_HOLD : FORMAT_COMMIT_ANY;
 	int rc = wal_line_read(line, &state->line, &reason);
@@ -256,6 +255,5 @@ const struct format format_wal2json = {
 	.has_source = true,
 	.open = wal2json_open,
 	.line = wal2json_line,
-	.busy = wal2json_busy,
 	.close = wal2json_close,
 };

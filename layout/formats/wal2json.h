@@ -126,7 +126,8 @@ struct wal_span {
 };
 
 struct wal_held {
-	enum store_type type;	 /* 0: an ops event, its details are `value` */
+	enum store_type type;	 /* 0: an ops event, or a dead letter */
+	bool dead_letter;	 /* its members are `value`; else the ops event's details are */
 	struct wal_table *table; /* NULL for a message */
 	struct wal_span key;
 	struct wal_span value;
@@ -141,6 +142,8 @@ struct format_state {
 	struct buffer source;
 	struct wal_tables tables;
 	struct wal_line line; /* the one at hand */
+	struct bytes raw;     /* its bytes */
+	bool dead_letters;    /* rows that are not supported go there */
 
 	bool open; /* between B and C */
 	uint64_t lsn;

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "layout/formats/format.h"
 #include "layout/formats/json.h"
 #include "layout/formats/wal2json.h"
 
@@ -272,6 +273,44 @@ static int tell_unsupported(struct format_state *state, struct wal_table *table,
 	return wal_hold(state, &event, error);
 }
 
+static int hold_dead_letter(struct format_state *state, struct wal_table *table, const char *reason,
+			    struct error *error)
+{
+	_cleanup_(buffer_free) struct buffer more = {0};
+	struct bytes lsn = state->line.members[WAL_LSN], action = {&state->line.action, 1};
+	size_t at = state->bytes.n;
+
+	int rc = add_string_member(&more, ",\"table\":", buffer_bytes(&table->collection));
+	if (rc == 0 && lsn.p)
+		rc = add_member(&more, ",\"scn\":", lsn);
+	if (rc == 0 && state->xid.n)
+		rc = add_member(&more, ",\"xid\":", buffer_bytes(&state->xid));
+	if (rc == 0)
+		rc = add_string_member(&more, ",\"operation\":", action);
+	if (rc == 0)
+		rc = format_dead_letter(&state->bytes, "unsupported-row",
+					buffer_bytes(&state->source), reason, state->raw,
+					buffer_bytes(&more));
+	if (rc < 0)
+		return rc;
+	struct wal_held letter = {.table = table,
+				  .dead_letter = true,
+				  .value = wal_span_from(state, at)};
+	return wal_hold(state, &letter, error);
+}
+
+/* A row that cannot become an event: it stops the source, or goes to the dead letters. */
+static int unsupported(struct format_state *state, struct wal_table *table, const char *what,
+		       struct error *error)
+{
+	int rc = fault(table, error, what);
+
+	if (!state->dead_letters)
+		return rc;
+	rc = tell_unsupported(state, table, "unsupported", what, error);
+	return rc < 0 ? rc : hold_dead_letter(state, table, what, error);
+}
+
 /* ---- rows ---- */
 
 static int insert(struct format_state *state, struct wal_table *table, struct error *error)
@@ -361,9 +400,11 @@ static int update(struct format_state *state, struct wal_table *table, struct er
 
 	for (size_t i = 0; i < key_columns(state)->n; i++)
 		if (!key_value(state, i, &state->line.columns, &state->line.identity).p)
-			return fault(table, error, "an update lacks columns of the primary key");
+			return unsupported(state, table,
+					   "an update lacks columns of the primary key", error);
 	if (key_columns(state)->n == 0)
-		return fault(table, error, "an update has neither a primary key nor an identity");
+		return unsupported(state, table,
+				   "an update has neither a primary key nor an identity", error);
 	int rc = hold_old_key(state, table, &old_key, error);
 	if (rc == 0)
 		rc = hold_key(state, table, &state->line.columns, &state->line.identity, &event.key,
@@ -387,10 +428,11 @@ static int delete (struct format_state *state, struct wal_table *table, struct e
 	struct wal_held event = {.type = STORE_DELETE, .table = table};
 
 	if (!has_key(state, &state->line.identity))
-		return fault(
-			table, error,
-			"a delete does not tell the primary key: ALTER TABLE ... REPLICA IDENTITY "
-			"DEFAULT (or FULL) lets it");
+		return unsupported(
+			state, table,
+			"a delete does not tell the primary key: ALTER TABLE ... REPLICA "
+			"IDENTITY DEFAULT (or FULL) lets it",
+			error);
 	int rc = hold_key(state, table, &state->line.identity, NULL, &event.key, error);
 	if (rc == 0 &&
 	    wal_table_full(table, NULL, &state->line.identity, &state->line.pk) != WAL_FULL_NOT)

@@ -208,9 +208,10 @@ void samples_print(struct samples *samples)
 
 	if (!n)
 		fatal_text("latency", "nothing was measured");
+	const uint64_t *p = samples->p, *median = p + n / 2, *late = p + n * 99 / 100;
 	qsort(samples->p, n, sizeof(*samples->p), compare);
-	printf("%.1f %.1f %.1f\n", (double)samples->p[n / 2] / 1e3,
-	       (double)samples->p[n * 99 / 100] / 1e3, (double)samples->p[n - 1] / 1e3);
+	printf("%.1f %.1f %.1f\n", (double)*median / 1e3, (double)*late / 1e3,
+	       (double)p[n - 1] / 1e3);
 	free(samples->p);
 	samples->p = NULL;
 }

@@ -10,7 +10,7 @@
 
 static redisContext *connect_to(const struct bench_options *options)
 {
-	redisContext *c = redisConnect("127.0.0.1", atoi(options->args[0]));
+	redisContext *c = redisConnect("127.0.0.1", (int)strtol(options->args[0], NULL, 10));
 
 	if (!c || c->err)
 		fatal_text("connecting", c ? c->errstr : "no memory");

@@ -313,15 +313,25 @@ wait_for_growth() {
 	[ "$(jq -r 'select(.metadata.table == "nothing") | .type' "$MNT/feed/log.ndjson" | head -n 1)" = PUT ]
 }
 
-@test "REPLICA IDENTITY INDEX: a delete does not tell the primary key, and the stream goes on behind it" {
+@test "REPLICA IDENTITY INDEX: a delete without the primary key stops the stream, or is a dead letter" {
 	sql "CREATE TABLE ix (id int PRIMARY KEY, code text NOT NULL UNIQUE); ALTER TABLE ix REPLICA IDENTITY USING INDEX ix_code_key"
 	make_slot "changefs_$NAME"
 	stream_start
 	sql "INSERT INTO ix VALUES (1, 'c'), (2, 'd')"
+	catch_up
 	sql "DELETE FROM ix WHERE id = 1"
-	sql "UPDATE ix SET code = 'e'"
+	sql "UPDATE ix SET code = 'e' WHERE id = 2"
+	wait_until 20 grep -q 'delete does not tell the primary key' "$MNT/ctl/errors"
+	same_bytes "$MNT/data/ix/2.json" '{"id":2,"code":"d"}'
+	[ -z "$(ls "$MNT/dlq")" ]
+	echo '{"on_decode_error":"dlq"}' >"$MNT/ctl/config.json"
 	catch_up 20
 	same_bytes "$MNT/data/ix/2.json" '{"id":2,"code":"e"}'
+	same_bytes "$MNT/data/ix/1.json" '{"id":1,"code":"c"}'
+	[ "$(jq -r '[.kind, .table, .operation] | join(" ")' "$MNT/dlq/1.json")" = "unsupported-row ix D" ]
+	[ "$(jq -r '.raw | fromjson | .identity[0].value' "$MNT/dlq/1.json")" = c ]
+	[ "$(ls "$MNT/dlq" | wc -l)" -eq 1 ]
+	[ "$(cat "$MNT"/ops/*.json | jq -rs 'map(select(.type == "unsupported-row")) | .[0].details.table')" = ix ]
 }
 
 @test "TRUNCATE of several tables, and messages inside and outside of transactions" {

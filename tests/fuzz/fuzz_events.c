@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	while (fuzz_line(&input, &line)) {
 		size_t before = store_batch_count(batch);
 		struct error error = {""};
-		int rc = format_events.line(state, batch, line, &error);
+		int rc = format_events.line(state, batch, line, true, &error);
 		size_t added = store_batch_count(batch) - before;
 		MUST(rc == FORMAT_COMMIT_ANY || (rc < 0 && error.text[0] && added == 0));
 		MUST(rc < 0 || added <= 1);

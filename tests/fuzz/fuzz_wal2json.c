@@ -56,7 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	MUST(format_wal2json.open(NULL, BYTES("a \"source\""), &state) == 0);
 	while (fuzz_line(&input, &line)) {
 		struct error error = {""};
-		int rc = format_wal2json.line(state, batch, line, &error);
+		int rc = format_wal2json.line(state, batch, line, true, &error);
 		MUST(rc >= 0 || (error.text[0] && !format_wal2json.busy(state)));
 		if (rc == FORMAT_COMMIT_NOW) {
 			check_batch(batch, line);

@@ -137,3 +137,8 @@ int store_batch_ops(struct store_batch *batch, const char *type, struct bytes de
 	push(batch, mine);
 	return 0;
 }
+
+int store_batch_dead_letter(struct store_batch *batch, struct bytes members)
+{
+	return store_batch_ops(batch, "dead letter", members);
+}

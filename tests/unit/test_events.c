@@ -29,7 +29,7 @@ static int give(struct bytes line)
 	memcpy(copy, line.p, line.n);
 	store_batch_clear(batch);
 	error = (struct error){""};
-	int rc = format_events.line(state, batch, (struct bytes){copy, line.n}, &error);
+	int rc = format_events.line(state, batch, (struct bytes){copy, line.n}, false, &error);
 	free(copy);
 	CHECK(rc >= 0 || (error.text[0] && batch->count == 0));
 	return rc;
@@ -277,7 +277,6 @@ static void test_blank_lines(void)
 	start();
 	CHECK(give(BYTES("")) == FORMAT_COMMIT_ANY && batch->count == 0);
 	CHECK(give(BYTES(" \t\r")) == FORMAT_COMMIT_ANY && batch->count == 0);
-	CHECK(!format_events.busy(state));
 	stop();
 }
 
@@ -309,13 +308,18 @@ static void test_long_lines(void)
 	stop();
 }
 
-static void test_table_of_formats(void)
+static void test_dead_letters(void)
 {
-	CHECK(formats[0] == &format_events && formats[1] == &format_wal2json && !formats[2]);
-	for (size_t i = 0; formats[i]; i++)
-		CHECK(formats[i]->open && formats[i]->line && formats[i]->busy &&
-		      formats[i]->close && formats[i]->about);
-	format_events.close(NULL);
+	static const struct bytes bad = {"{\"type\":\"PUT\",\"key\":7}", 22};
+
+	start();
+	CHECK(format_events.line(state, batch, bad, true, &error) == FORMAT_COMMIT_ANY);
+	CHECK(batch->count == 2 && strcmp(batch->events[0].ops, "dead letter") == 0);
+	CHECK(strncmp(batch->events[0].event.value.p,
+		      "\"kind\":\"decode-error\",\"v\":1,\"source\":\"events\",", 49) == 0);
+	CHECK(strstr(batch->events[0].event.value.p, "\"raw\":\"{\\\"type\\\""));
+	CHECK(strcmp(batch->events[1].ops, "decode-error-dlq") == 0);
+	stop();
 }
 
 int main(void)
@@ -334,6 +338,6 @@ int main(void)
 	RUN(test_blank_lines);
 	RUN(test_the_batch_may_refuse);
 	RUN(test_long_lines);
-	RUN(test_table_of_formats);
+	RUN(test_dead_letters);
 	return test_summary();
 }

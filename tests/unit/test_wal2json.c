@@ -30,7 +30,7 @@ static int give_bytes(struct bytes line)
 
 	memcpy(copy, line.p, line.n);
 	error = (struct error){""};
-	int rc = format_wal2json.line(state, batch, (struct bytes){copy, line.n}, &error);
+	int rc = format_wal2json.line(state, batch, (struct bytes){copy, line.n}, false, &error);
 	free(copy);
 	CHECK(rc >= 0 || error.text[0]);
 	return rc;
@@ -100,12 +100,9 @@ static const struct store_event *event(size_t i)
 static void test_transaction(void)
 {
 	start();
-	CHECK(!format_wal2json.busy(state));
 	CHECK(give(B("1/16B3748")) == FORMAT_HOLD);
-	CHECK(format_wal2json.busy(state));
 	CHECK(give(I("1", "a")) == FORMAT_HOLD && batch->count == 0);
 	CHECK(give(C("1/16B3748")) == FORMAT_COMMIT_NOW);
-	CHECK(!format_wal2json.busy(state));
 	CHECK(batch->count == 1 && batch->has_source);
 	CHECK(is(buffer_bytes(&batch->source), "default"));
 	CHECK(batch->position == 0x1016b3748 && batch->time_us == NOON * 1000);
@@ -145,7 +142,6 @@ static void test_blank_lines(void)
 	CHECK(give("") == FORMAT_COMMIT_ANY);
 	CHECK(give(B("0/100")) == FORMAT_HOLD);
 	CHECK(give(" ") == FORMAT_HOLD);
-	CHECK(format_wal2json.busy(state));
 	stop();
 }
 
@@ -155,7 +151,6 @@ static void test_a_fault_drops_the_transaction(void)
 	CHECK(give(B("0/100")) == FORMAT_HOLD);
 	CHECK(give(I("1", "a")) == FORMAT_HOLD);
 	CHECK(refused("{\"action\":\"X\"}", "action \"X\" is not known"));
-	CHECK(!format_wal2json.busy(state));
 	/* Whoever goes on is told the first reason, until the server begins anew. */
 	CHECK(refused(I("2", "b"), "action \"X\" is not known"));
 	CHECK(refused(C("0/100"), "action \"X\" is not known"));
@@ -173,7 +168,25 @@ static void test_a_refusing_batch(void)
 	CHECK(give(I("1", "a")) == FORMAT_HOLD && give(I("2", "b")) == FORMAT_HOLD);
 	batch->fail_at = 2;
 	CHECK(give(C("0/100")) == -EFBIG);
-	CHECK(batch->count == 0 && !format_wal2json.busy(state));
+	CHECK(batch->count == 0);
+	stop();
+}
+
+static void test_unsupported_rows_as_dead_letters(void)
+{
+	static const char row[] = ROW("D") "\"identity\":[" V("a") "]," PK "}";
+
+	start();
+	CHECK(give(B("0/100")) == FORMAT_HOLD);
+	CHECK(format_wal2json.line(state, batch, bytes_of(row), true, &error) == FORMAT_HOLD);
+	CHECK(give(I("1", "a")) == FORMAT_HOLD && batch->count == 0);
+	CHECK(give(C("0/100")) == FORMAT_COMMIT_NOW && batch->count == 3);
+	CHECK(strcmp(batch->events[0].ops, "unsupported-row") == 0);
+	CHECK(strcmp(batch->events[1].ops, "dead letter") == 0);
+	CHECK(strstr(batch->events[1].event.value.p, "\"kind\":\"unsupported-row\"") &&
+	      strstr(batch->events[1].event.value.p, "\"operation\":\"D\"") &&
+	      strstr(batch->events[1].event.value.p, "does not tell the primary key"));
+	CHECK(batch->events[2].event.type == STORE_PUT);
 	stop();
 }
 
@@ -235,7 +248,6 @@ static void test_refused_rows(void)
 		start();
 		CHECK(give(B("0/100")) == FORMAT_HOLD);
 		CHECK(refused(lines[i][0], lines[i][1]));
-		CHECK(!format_wal2json.busy(state));
 		stop();
 	}
 }
@@ -741,6 +753,7 @@ int main(void)
 	RUN(test_blank_lines);
 	RUN(test_a_fault_drops_the_transaction);
 	RUN(test_a_refusing_batch);
+	RUN(test_unsupported_rows_as_dead_letters);
 	RUN(test_options_that_are_missing);
 	RUN(test_refused_rows);
 	RUN(test_a_key_that_is_too_long);
