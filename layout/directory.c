@@ -58,6 +58,7 @@ void layout_directory_close(struct directory *directory)
 	if (!directory)
 		return;
 	drop_cursors(directory);
+	buffer_free(&directory->name);
 	free(directory);
 }
 
@@ -137,11 +138,12 @@ int layout_directory_next(struct directory *directory, uint64_t cookie,
 			  struct directory_entry *ret_entry, struct node *ret_node,
 			  struct stat *ret_stat, struct error *error)
 {
-	struct listed listed = {0};
+	struct listed listed = {.name = directory->name};
 	uint64_t row = cookie >> PLACE_BITS;
 	uint64_t place = cookie & ((UINT64_C(1) << PLACE_BITS) - 1);
 	int rc = 0;
 
+	listed.name.n = 0;
 	if (cookie == 0)
 		freeze(directory);
 	if (cookie < COOKIE_DOT_DOT) {
@@ -163,6 +165,6 @@ int layout_directory_next(struct directory *directory, uint64_t cookie,
 		rc = given < 0 ? given : 1;
 	}
 	node_free(&listed.node);
-	buffer_free(&listed.name);
+	directory->name = listed.name;
 	return rc;
 }

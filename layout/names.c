@@ -13,7 +13,13 @@
 
 void name_sequence_write(uint64_t sequence, const char *suffix, char *p)
 {
-	sprintf(p, "%0*" PRIu64 "%s", NAME_SEQUENCE_DIGITS, sequence, suffix);
+	char digits[20];
+	size_t n = sizeof(digits);
+
+	for (; sequence || n > sizeof(digits) - NAME_SEQUENCE_DIGITS; sequence /= 10)
+		digits[--n] = (char)('0' + sequence % 10);
+	memcpy(p, digits + n, sizeof(digits) - n);
+	strcpy(p + sizeof(digits) - n, suffix);
 }
 
 int name_sequence_read(const char *name, const char *suffix, uint64_t *ret_sequence)

@@ -213,6 +213,7 @@ int readme_stat(struct layout *layout, const struct node *node, const struct con
 struct directory {
 	struct layout *layout;
 	struct node node;
+	struct buffer name; /* of the entry at hand, kept from one to the next */
 	/* Frozen at the start of the listing. */
 	uint32_t collections;
 	uint64_t last_sequence;
