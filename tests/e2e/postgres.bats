@@ -323,14 +323,14 @@ wait_for_growth() {
 	sql "UPDATE ix SET code = 'e' WHERE id = 2"
 	wait_until 20 grep -q 'delete does not tell the primary key' "$MNT/ctl/errors"
 	same_bytes "$MNT/data/ix/2.json" '{"id":2,"code":"d"}'
-	[ -z "$(ls "$MNT/dlq")" ]
+	[ -z "$(find "$MNT/dlq" -name '*.json')" ]
 	echo '{"on_decode_error":"dlq"}' >"$MNT/ctl/config.json"
 	catch_up 20
 	same_bytes "$MNT/data/ix/2.json" '{"id":2,"code":"e"}'
 	same_bytes "$MNT/data/ix/1.json" '{"id":1,"code":"c"}'
 	[ "$(jq -r '[.kind, .table, .operation] | join(" ")' "$MNT/dlq/1.json")" = "unsupported-row ix D" ]
 	[ "$(jq -r '.raw | fromjson | .identity[0].value' "$MNT/dlq/1.json")" = c ]
-	[ "$(ls "$MNT/dlq" | wc -l)" -eq 1 ]
+	[ "$(find "$MNT/dlq" -name '*.json' | wc -l)" -eq 1 ]
 	[ "$(cat "$MNT"/ops/*.json | jq -rs 'map(select(.type == "unsupported-row")) | .[0].details.table')" = ix ]
 }
 
