@@ -144,6 +144,6 @@ int daemon_watch(struct daemon *daemon, struct fuse_session *session)
 void daemon_unwatch(struct daemon *daemon)
 {
 	daemon->left = true;
-	pthread_kill(daemon->watcher, SIGTERM);
+	pthread_kill(daemon->watcher, SIGHUP); /* one of those that it waits for */
 	pthread_join(daemon->watcher, NULL);
 }

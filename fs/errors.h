@@ -23,4 +23,4 @@ struct errors_record {
 /* Notes one with the time of now; the oldest one goes. What there is no memory for is left out. */
 void errors_add(struct errors *errors, const struct errors_record *record);
 /* Appends the text of ctl/errors; a layout_host callback. */
-int errors_render(void *errors, struct buffer *ret_text);
+int errors_render(void *context, struct buffer *ret_text);

@@ -72,7 +72,7 @@ static void drop_content(struct inode *inode)
 {
 	if (inode->opens > 0)
 		return;
-	content_put(inode->content);
+	content_free(inode->content);
 	inode->content = NULL;
 }
 
@@ -99,8 +99,8 @@ int handle_open_file(struct changefs *fs, struct handle *handle, int flags, stru
 	if (handle->shares)
 		r = open_shared(fs, handle, flags, error);
 	else
-		r = layout_file_open(fs->layout, handle->ref.node, flags, &handle->content,
-				     &handle->file, error);
+		r = layout_file_open(fs->layout, handle->ref.node, flags, NULL, &handle->file,
+				     error);
 	handle_leave(handle);
 	return r;
 }
@@ -165,7 +165,6 @@ void handle_close(struct changefs *fs, struct handle *handle)
 		close_file(fs, handle);
 	if (handle->directory)
 		layout_directory_close(handle->directory);
-	content_put(handle->content);
 	nodes_unref(fs->nodes, &handle->ref);
 	pthread_mutex_destroy(&handle->lock);
 	free(handle);

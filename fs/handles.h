@@ -18,8 +18,7 @@ struct handle {
 	pthread_mutex_t lock; /* held while the layout works on file or directory */
 	struct file *file;
 	struct directory *directory;
-	struct content *content; /* of a node that shares none with its other handles */
-	bool shares;		 /* the content is in ref.inode */
+	bool shares; /* the content is in ref.inode */
 	bool endless;
 	_Atomic uint64_t read_end; /* where the reader of an endless file is: poll has no offset */
 	pid_t pid;		   /* who opened it: a RELEASE does not tell */

@@ -48,7 +48,7 @@ int nodes_new(struct layout *layout, struct nodes **ret_nodes)
 
 static void inode_free(struct inode *inode)
 {
-	content_put(inode->content);
+	content_free(inode->content);
 	pthread_mutex_destroy(&inode->lock);
 	node_free(&inode->node);
 	free(inode);

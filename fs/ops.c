@@ -191,7 +191,7 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to
 		fuse_reply_err(req, -r);
 		return;
 	}
-	r = layout_set(fs->layout, ref.node, layout_bits(to_set), (uint64_t)attr->st_size, &error);
+	r = layout_set(fs->layout, ref.node, layout_bits(to_set), &error);
 	if (r < 0)
 		changefs_refuse(req, ref.node, NULL, r, &error);
 	else
@@ -210,7 +210,7 @@ static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 		return;
 	}
 	if (node_flags(ref.node) & NODE_LINK)
-		fuse_reply_readlink(req, layout_readlink(fs->layout, ref.node));
+		fuse_reply_readlink(req, layout_readlink(ref.node));
 	else
 		fuse_reply_err(req, EINVAL);
 	nodes_unref(fs->nodes, &ref);

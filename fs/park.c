@@ -79,6 +79,7 @@ static void add(struct park *park, struct waiter *waiter)
 
 static void take_out(struct park *park, struct waiter *waiter)
 {
+	assert(waiter->next && waiter->prev);
 	waiter->prev->next = waiter->next;
 	waiter->next->prev = waiter->prev;
 	waiter->next = waiter->prev = NULL;

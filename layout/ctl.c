@@ -88,10 +88,10 @@ struct value_file {
 	struct buffer pending;
 };
 
-static int apply_config(struct layout *layout, const json_t *object, struct error *error);
-static int apply_sources(struct layout *layout, const json_t *object, struct error *error);
+static int apply_config(struct layout *layout, json_t *object, struct error *error);
+static int apply_sources(struct layout *layout, json_t *object, struct error *error);
 
-static int apply_value(struct file *file, const json_t *value, struct error *error)
+static int apply_value(struct file *file, json_t *value, struct error *error)
 {
 	if (!json_is_object(value))
 		return error_set(error, -EINVAL, "the value is not a JSON object");
@@ -218,20 +218,24 @@ static int set_field(struct store_config *c, const char *name, const json_t *val
 	return 0;
 }
 
-static int apply_config(struct layout *layout, const json_t *object, struct error *error)
+static int change_config(void *context, struct store_config *config, struct error *error)
 {
-	struct store_config config;
 	const char *name;
 	json_t *value;
+	int rc = 0;
 
-	store_config_get(layout->store, &config);
-	json_object_foreach((json_t *)object, name, value)
+	json_object_foreach((json_t *)context, name, value)
 	{
-		int rc = set_field(&config, name, value, error);
+		rc = set_field(config, name, value, error);
 		if (rc < 0)
-			return rc;
+			break;
 	}
-	return store_config_set(layout->store, &config, error);
+	return rc;
+}
+
+static int apply_config(struct layout *layout, json_t *object, struct error *error)
+{
+	return store_config_change(layout->store, change_config, object, error);
 }
 
 /* ---- sources.json ---- */
@@ -262,31 +266,24 @@ int ctl_render_sources(struct layout *layout, const struct node *parent, const c
 	return show_json(ret_node, object);
 }
 
-static int has_name(void *context, const struct store_source *source)
+static int apply_sources(struct layout *layout, json_t *object, struct error *error)
 {
-	return strcmp(context, source->name.p) == 0;
-}
-
-/* All or nothing: every name is looked at before the first one is forgotten. */
-static int apply_sources(struct layout *layout, const json_t *object, struct error *error)
-{
+	struct bytes *names = calloc(json_object_size(object) + 1, sizeof(*names));
+	size_t count = 0;
 	const char *name;
 	json_t *value;
-	int rc = 0;
+	int rc = names ? 0 : -ENOMEM;
 
-	json_object_foreach((json_t *)object, name, value)
+	json_object_foreach(object, name, value)
 	{
-		if (!json_is_null(value))
-			return error_set(error, -EINVAL,
-					 "%s: only null, to forget a source, can be written", name);
-		if (!store_source_each(layout->store, has_name, (void *)name))
-			return error_set(error, -EINVAL, "there is no source %s", name);
+		if (rc == 0 && !json_is_null(value))
+			rc = error_set(error, -EINVAL,
+				       "%s: only null, to forget a source, can be written", name);
+		if (rc == 0)
+			names[count++] = bytes_of(name);
 	}
-	json_object_foreach((json_t *)object, name, value)
-	{
-		rc = store_source_forget(layout->store, bytes_of(name), error);
-		if (rc < 0)
-			break;
-	}
-	return rc;
+	if (rc == 0)
+		rc = store_sources_forget(layout->store, names, count, error);
+	free(names);
+	return rc == -ENOENT ? -EINVAL : rc; /* the file is there, the value is wrong */
 }

@@ -77,14 +77,13 @@ static int document_open(struct file *file, struct content **shared, struct erro
 			return rc;
 		}
 		content->time = time_of_ms(document.timestamp_ms);
-		content->references = 1; /* the slot's */
 		*shared = content;
 	}
 	f->content = content;
 	return 0;
 }
 
-/* The slot holds its reference until the node's last handle has closed. */
+/* The slot keeps the content until the node's last handle has closed. */
 static ssize_t document_read(struct file *file, uint64_t offset, char *p, size_t size,
 			     struct error *error)
 {
@@ -165,9 +164,9 @@ int data_list_documents(struct directory *directory, uint64_t place, struct list
 
 	if (!directory->documents)
 		rc = store_document_cursor_open(store, directory->node.collection,
-						&directory->documents, error) < 0
-			     ? -ENOMEM
-			     : 1;
+						&directory->documents, error);
+	if (rc >= 0)
+		rc = 1;
 	if (rc > 0 && directory->documents_at != place)
 		rc = go_to(directory, place, error);
 	if (rc <= 0)

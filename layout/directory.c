@@ -29,6 +29,7 @@ static void drop_cursors(struct directory *d)
 	d->mark_offsets = NULL;
 	d->mark_count = 0;
 	d->documents_at = 0;
+	d->last_record = 0;
 }
 
 static void freeze(struct directory *d)

@@ -173,7 +173,7 @@ static int gap_line(struct buffer *out, uint64_t from, uint64_t to, const char *
 /* A joint where a recovery left a hole in the stream, if it lies in this view. */
 static int add_hole(struct view *v, const struct store_gap *gap, struct error *error)
 {
-	uint64_t behind, ahead, last = atomic_load(&v->last_position);
+	uint64_t behind = 0, ahead = 0, last = atomic_load(&v->last_position);
 	_cleanup_(buffer_free) struct buffer text = {0};
 
 	int rc = store_stream_tell(v->store, v->collection, gap->from - 1, &behind, error);
@@ -188,12 +188,24 @@ static int add_hole(struct view *v, const struct store_gap *gap, struct error *e
 	return add_joint(v, atomic_load(&v->last_offset) + (behind - last), ahead, &text);
 }
 
+/* Joints for all holes behind the last joint there is. */
+static int add_holes(struct view *v, struct error *error)
+{
+	uint64_t floor = store_floor(v->store);
+	size_t count;
+	const struct store_gap *gaps = store_gaps(v->store, &count);
+	int rc = 0;
+
+	for (size_t i = 0; i < count && rc == 0; i++)
+		if (gaps[i].to >= floor)
+			rc = add_hole(v, &gaps[i], error);
+	return rc;
+}
+
 static int view_open(struct view *v, struct layout *layout, const struct node *node,
 		     struct error *error)
 {
 	_cleanup_(buffer_free) struct buffer first = {0};
-	size_t count;
-	const struct store_gap *gaps = store_gaps(layout->store, &count);
 
 	*v = (struct view){
 		.store = layout->store,
@@ -203,8 +215,8 @@ static int view_open(struct view *v, struct layout *layout, const struct node *n
 	if (buffer_add(&first, node->text, node->text_size) < 0)
 		return -ENOMEM;
 	int rc = add_joint(v, 0, node->number, &first);
-	for (size_t i = 0; i < count && rc == 0; i++)
-		rc = add_hole(v, &gaps[i], error);
+	if (rc == 0)
+		rc = add_holes(v, error);
 	if (rc < 0)
 		view_free(v);
 	return rc;
@@ -250,7 +262,7 @@ static int skip_to_floor(struct view *v, uint64_t offset, struct error *error)
 {
 	struct joint *j = joint_at(v, offset);
 	uint64_t position = j->position + (offset - j->offset - j->text.n);
-	uint64_t floor = store_floor(v->store), next, from;
+	uint64_t floor = store_floor(v->store), next = 0, from = 0;
 	_cleanup_(buffer_free) struct buffer text = {0};
 
 	int rc = store_stream_line(v->store, v->collection, position, &from, &text, error);
@@ -262,7 +274,8 @@ static int skip_to_floor(struct view *v, uint64_t offset, struct error *error)
 		return rc;
 	while (v->count && v->joints[v->count - 1].offset >= offset && v->count > 1)
 		buffer_free(&v->joints[--v->count].text);
-	return add_joint(v, offset, next, &text);
+	rc = add_joint(v, offset, next, &text);
+	return rc < 0 ? rc : add_holes(v, error);
 }
 
 static ssize_t view_read(struct view *v, uint64_t offset, char *p, size_t size, struct error *error)

@@ -6,9 +6,9 @@
 
 #include "layout/tree.h"
 
-void content_put(struct content *content)
+void content_free(struct content *content)
 {
-	if (!content || --content->references)
+	if (!content)
 		return;
 	buffer_free(&content->bytes);
 	free(content);

@@ -19,7 +19,7 @@ int in_find_source(struct layout *layout, const struct node *parent, const char 
 	if (strncmp(name, prefix, sizeof(prefix) - 1) != 0 ||
 	    name_collection_read(name + sizeof(prefix) - 1, &source) < 0)
 		return -ENOENT;
-	if (memchr(source.p, 0, source.n))
+	if (!source.n || memchr(source.p, 0, source.n) || !bytes_are_utf8(buffer_bytes(&source)))
 		return -ENOENT;
 	node_take_text(ret_node, &source);
 	return 0;
@@ -44,6 +44,7 @@ struct lines_file {
 	struct store_batch *batch;
 	struct buffer pending; /* a line that has begun */
 	bool skipping;	       /* the rest of a line that was too long */
+	int flags;	       /* of the last write */
 };
 
 static int lines_open(struct file *file, struct content **shared, struct error *error)
@@ -58,15 +59,18 @@ static int lines_open(struct file *file, struct content **shared, struct error *
 	f->batch = store_batch_new(file->layout->store);
 	if (!f->batch)
 		return -ENOMEM;
-	return file->node.row->format->open(file->layout->store, source, &f->state);
+	int rc = file->node.row->format->open(source, &f->state);
+	if (rc < 0)
+		store_batch_free(f->batch);
+	return rc;
 }
 
-static int commit(struct lines_file *f, int flags, struct error *error)
+static int commit(struct lines_file *f, struct error *error)
 {
-	return store_commit(f->file.layout->store, f->batch, flags & O_DSYNC, NULL, error);
+	return store_commit(f->file.layout->store, f->batch, f->flags & O_DSYNC, NULL, error);
 }
 
-static bool dead_letters(struct lines_file *f)
+static bool sends_dead_letters(struct lines_file *f)
 {
 	struct store_config config;
 
@@ -74,14 +78,18 @@ static bool dead_letters(struct lines_file *f)
 	return config.on_decode_error == STORE_DECODE_ERROR_TO_DLQ;
 }
 
-/* A line over the limit is refused where it passes it, and what is left of it with it. */
+/* A line over the limit is refused; the format never sees it, but a transaction that it belongs to
+ * has to fail with it. */
 static int refuse_long(struct lines_file *f, struct error *error)
 {
-	f->pending.n = 0;
-	f->skipping = true;
-	store_batch_clear(f->batch);
-	return error_set(error, -EFBIG, "a line is longer than %llu bytes",
-			 (unsigned long long)store_line_limit(f->file.layout->store));
+	const struct format *format = f->file.node.row->format;
+	struct error reason;
+
+	int rc = error_set(&reason, -EFBIG, "a line is longer than %llu bytes",
+			   (unsigned long long)store_line_limit(f->file.layout->store));
+	if (format->fail)
+		format->fail(f->state, rc, &reason);
+	return error_set(error, rc, "%s", reason.text);
 }
 
 static int skip_rest(struct lines_file *f, const char *p, size_t size, struct error *error)
@@ -91,7 +99,7 @@ static int skip_rest(struct lines_file *f, const char *p, size_t size, struct er
 }
 
 /* How far one write has come. */
-struct progress {
+struct intake {
 	const char *p;
 	size_t size;
 	size_t taken;	  /* bytes of lines that the format has taken */
@@ -100,7 +108,7 @@ struct progress {
 };
 
 /* The next complete line of the write; false if there is none. */
-static bool next_line(struct lines_file *f, struct progress *w, struct bytes *ret_line, int *ret_rc)
+static bool next_line(struct lines_file *f, struct intake *w, struct bytes *ret_line, int *ret_rc)
 {
 	const char *from = w->p + w->taken;
 	const char *newline = memchr(from, '\n', w->size - w->taken);
@@ -119,7 +127,7 @@ static bool next_line(struct lines_file *f, struct progress *w, struct bytes *re
 }
 
 /* What was accepted of the write stays accepted; the rest is for the next one, which says why. */
-static ssize_t stop(struct lines_file *f, const struct progress *w, int rc)
+static ssize_t stop(struct lines_file *f, const struct intake *w, int rc)
 {
 	store_batch_clear(f->batch);
 	if (w->committed) {
@@ -134,9 +142,10 @@ static ssize_t stop(struct lines_file *f, const struct progress *w, int rc)
 	return rc;
 }
 
-static int take_lines(struct lines_file *f, struct progress *w, int flags, struct error *error)
+static int take_lines(struct lines_file *f, struct intake *w, struct error *error)
 {
 	const struct format *format = f->file.node.row->format;
+	bool dead_letters = sends_dead_letters(f);
 	struct bytes line;
 	int rc;
 
@@ -147,15 +156,14 @@ static int take_lines(struct lines_file *f, struct progress *w, int flags, struc
 		if (rc == 0)
 			rc = line.n > store_line_limit(f->file.layout->store)
 				     ? refuse_long(f, error)
-				     : format->line(f->state, f->batch, line, dead_letters(f),
-						    error);
+				     : format->line(f->state, f->batch, line, dead_letters, error);
 		f->skipping = false; /* this line's end has been seen */
 		if (rc < 0) {
 			w->taken = before;
 			return rc;
 		}
 		if (rc == FORMAT_COMMIT_NOW) {
-			rc = commit(f, flags, error);
+			rc = commit(f, error);
 			if (rc < 0) { /* its lines in this write are not accepted either */
 				store_batch_clear(f->batch);
 				w->taken = w->committed;
@@ -167,9 +175,9 @@ static int take_lines(struct lines_file *f, struct progress *w, int flags, struc
 }
 
 /* The good lines in front of a bad one are committed all the same. */
-static int commit_taken(struct lines_file *f, struct progress *w, int flags, struct error *error)
+static int commit_taken(struct lines_file *f, struct intake *w, struct error *error)
 {
-	int rc = store_batch_is_empty(f->batch) ? 0 : commit(f, flags, error);
+	int rc = store_batch_is_empty(f->batch) ? 0 : commit(f, error);
 
 	if (rc == 0)
 		w->committed = w->taken;
@@ -180,19 +188,25 @@ static ssize_t lines_write(struct file *file, const char *p, size_t size, int fl
 			   struct error *error)
 {
 	struct lines_file *f = (struct lines_file *)file;
-	struct progress w = {.p = p, .size = size};
+	struct intake w = {.p = p, .size = size};
 
+	f->flags = flags;
 	if (f->skipping)
 		return skip_rest(f, p, size, error);
-	int bad = take_lines(f, &w, flags, error);
-	int rc = commit_taken(f, &w, flags, bad < 0 ? NULL : error);
+	int bad = take_lines(f, &w, error);
+	int rc = commit_taken(f, &w, bad < 0 ? NULL : error);
 	if (bad < 0 || rc < 0)
 		return stop(f, &w, bad < 0 ? bad : rc);
 	if (w.taken)
 		f->pending.n = 0;
 	size_t rest = size - w.taken;
-	if (f->pending.n + rest > store_line_limit(file->layout->store))
-		return w.taken ? (ssize_t)w.taken : refuse_long(f, error);
+	if (f->pending.n + rest > store_line_limit(file->layout->store)) {
+		if (w.taken)
+			return (ssize_t)w.taken;
+		f->pending.n = 0;
+		f->skipping = true;
+		return refuse_long(f, error);
+	}
 	if (buffer_add(&f->pending, p + w.taken, rest) < 0)
 		return w.taken ? (ssize_t)w.taken : -ENOMEM;
 	return (ssize_t)size;
@@ -201,13 +215,13 @@ static ssize_t lines_write(struct file *file, const char *p, size_t size, int fl
 static int commit_pending(struct lines_file *f, struct error *error)
 {
 	int rc = f->file.node.row->format->line(f->state, f->batch, buffer_bytes(&f->pending),
-						dead_letters(f), error);
+						sends_dead_letters(f), error);
 
 	f->pending.n = 0;
 	if (rc == FORMAT_HOLD)
 		return 0;
 	if (rc >= 0)
-		rc = commit(f, 0, error);
+		rc = commit(f, error);
 	store_batch_clear(f->batch);
 	return rc;
 }

@@ -73,15 +73,14 @@ enum node_flags {
 
 unsigned node_flags(const struct node *node);
 
-/* The bytes that open handles of one node share, so that size and bytes agree. Counted by the
- * caller's lock. */
+/* The bytes that open handles of one node share, so that size and bytes agree. Guarded by
+ * the caller. */
 struct content {
 	struct buffer bytes;
 	struct timespec time;
-	unsigned references;
 };
 
-void content_put(struct content *content); /* takes NULL */
+void content_free(struct content *content); /* takes NULL */
 
 /* Fills st; `content` is what open handles of the node share, or NULL. -ENOENT: it is gone. */
 int layout_stat(struct layout *layout, const struct node *node, const struct content *content,
@@ -97,7 +96,7 @@ size_t layout_changed_directories(uint32_t collection, uint64_t ret_ids[2]);
  */
 int layout_path(struct layout *layout, const struct node *node, struct buffer *ret_path);
 /* The target of a NODE_LINK. Borrowed for ever. */
-const char *layout_readlink(struct layout *layout, const struct node *node);
+const char *layout_readlink(const struct node *node);
 /* What a create, mkdir, unlink, rmdir or rename of this name in this directory is told: the errno.
  * Never 0 as long as nothing can be made there. */
 int layout_refuse_change(struct layout *layout, const struct node *parent, const char *name,
@@ -105,7 +104,7 @@ int layout_refuse_change(struct layout *layout, const struct node *parent, const
 /* chmod, chown, truncate, utimes: 0 where it is harmless (size 0 of a file that takes lines,
  * times), else an errno. `to_set` has LAYOUT_SET_ bits. */
 enum { LAYOUT_SET_SIZE = 1, LAYOUT_SET_TIMES = 2, LAYOUT_SET_MODE = 4, LAYOUT_SET_OWNER = 8 };
-int layout_set(struct layout *layout, const struct node *node, unsigned to_set, uint64_t size,
+int layout_set(struct layout *layout, const struct node *node, unsigned to_set,
 	       struct error *error);
 
 /* ---- open files; one thread at a time for each, but for layout_file_ready() ---- */
@@ -114,7 +113,7 @@ struct file;
 
 /*
  * `flags` are those of open(2). `shared` is the node's slot for a struct content (NODE_CONTENT
- * nodes): the handle takes a reference to what is there, or loads it and puts it there; the caller
+ * nodes): the handle uses what is there, or loads it and puts it there; the caller
  * holds the node's lock and empties the slot when the last handle of the node closes. -EPERM,
  * -EROFS: this is history, or the mount is read-only. -ENOENT: gone.
  */

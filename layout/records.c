@@ -12,7 +12,11 @@ static enum store_record_kind kind_of(enum row_id row)
 
 int64_t records_last_ms(struct layout *layout, enum row_id row)
 {
-	return store_record_last_ms(layout->store, kind_of(row));
+	uint64_t number;
+	int64_t ms = 0;
+
+	store_record_last(layout->store, kind_of(row), &number, &ms);
+	return ms;
 }
 
 int records_find(struct layout *layout, const struct node *parent, const char *name,
@@ -34,9 +38,17 @@ int records_list(struct directory *directory, uint64_t place, struct listed *ret
 	uint64_t number;
 	char name[64];
 
+	if (!directory->last_record) {
+		int64_t ms;
+		int found = store_record_last(directory->layout->store, kind,
+					      &directory->last_record, &ms);
+		if (found < 0 || !directory->last_record)
+			return found;
+	}
+
 	int rc = store_record_next(directory->layout->store, kind, place, &number, error);
-	if (rc <= 0)
-		return rc;
+	if (rc <= 0 || number > directory->last_record)
+		return rc < 0 ? rc : 0;
 	ret_listed->place = number;
 	ret_listed->node.number = number;
 	name_sequence_write(number, ".json", name);

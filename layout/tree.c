@@ -71,9 +71,8 @@
 #define RECORD_ROW(PARENT, ABOUT)                                                                  \
 	{                                                                                          \
 		.parent = PARENT, .shown = "NUMBER.json", .about = ABOUT, .mode = READABLE,        \
-		.flags = NODE_IMMUTABLE | NODE_CONTENT, .key = NODE_BY_SEQUENCE,                   \
-		.file = &file_of_record, .find = records_find, .list = records_list,               \
-		.stat = records_stat                                                               \
+		.flags = NODE_IMMUTABLE, .key = NODE_BY_SEQUENCE, .file = &file_of_record,         \
+		.find = records_find, .list = records_list, .stat = records_stat                   \
 	}
 
 const struct node_row node_rows[ROWS] = {
@@ -112,7 +111,7 @@ const struct node_row node_rows[ROWS] = {
 		       .shown = "SEQUENCE.json",
 		       .about = "one event; 16 digits, any number of leading zeros opens it",
 		       .mode = READABLE,
-		       .flags = NODE_IMMUTABLE | NODE_CONTENT,
+		       .flags = NODE_IMMUTABLE,
 		       .key = NODE_BY_SEQUENCE,
 		       .file = &file_of_event,
 		       .find = feed_find_event,
@@ -368,7 +367,7 @@ int layout_stat(struct layout *layout, const struct node *node, const struct con
 	return rc;
 }
 
-const char *layout_readlink(struct layout *layout, const struct node *node)
+const char *layout_readlink(const struct node *node)
 {
 	return node->row->target;
 }
@@ -483,8 +482,7 @@ int layout_refuse_change(struct layout *layout, const struct node *parent, const
 	}
 }
 
-int layout_set(struct layout *layout, const struct node *node, unsigned to_set, uint64_t size,
-	       struct error *error)
+int layout_set(struct layout *layout, const struct node *node, unsigned to_set, struct error *error)
 {
 	const struct file_operations *ops = node->row->file;
 

@@ -217,6 +217,7 @@ struct directory {
 	/* Frozen at the start of the listing. */
 	uint32_t collections;
 	uint64_t last_sequence;
+	uint64_t last_record; /* of dlq/ or ops/; 0: not looked at yet */
 	struct store_event_cursor *events;
 	uint64_t events_at; /* the cursor's next event is the first one behind this sequence */
 	struct store_document_cursor *documents;

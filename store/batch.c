@@ -148,7 +148,9 @@ int line_read(struct bytes line, bool base64, struct buffer *ret_key, struct buf
 	rc = read_string(&p, end, ret_value);
 	if (rc == 0 && base64) {
 		size_t n = ret_value->n;
-		rc = buffer_add_base64_decoded(ret_value, (struct bytes){ret_value->p, n});
+		rc = buffer_reserve(ret_value, n); /* so that it does not move below its reader */
+		if (rc == 0)
+			rc = buffer_add_base64_decoded(ret_value, buffer_bytes(ret_value));
 		if (rc == 0)
 			buffer_consume(ret_value, n);
 	}
@@ -189,11 +191,6 @@ size_t store_batch_count(const struct store_batch *batch)
 	return batch->count;
 }
 
-size_t store_batch_size(const struct store_batch *batch)
-{
-	return batch->arena.n;
-}
-
 /* Copies a slice into the arena; -ENOMEM with *rc set, which makes a row of calls short. */
 static struct span keep(struct store_batch *batch, struct bytes s, int *rc)
 {
@@ -211,8 +208,9 @@ static int check_text(const struct store_batch *batch, const struct store_event 
 
 	if (!text.p || text.n <= limit)
 		return 0;
-	return error_set(error, -EFBIG, "the %s of key %.100s has %zu bytes, the limit is %llu",
-			 what, event->key.p, text.n, (unsigned long long)limit);
+	return error_set(error, -EFBIG, "the %s of key %.*s has %zu bytes, the limit is %llu", what,
+			 event->key.n < 100 ? (int)event->key.n : 100, event->key.p, text.n,
+			 (unsigned long long)limit);
 }
 
 static int check_event(const struct store_batch *batch, const struct store_event *event,
@@ -229,6 +227,8 @@ static int check_event(const struct store_batch *batch, const struct store_event
 		return error_set(error, -EINVAL,
 				 "a collection's name must be UTF-8 of 1 to %d bytes",
 				 STORE_NAME_MAX);
+	if (event->type == STORE_PUT && !event->value.p)
+		return error_set(error, -EINVAL, "a PUT has no value");
 	if (event->metadata.p && memchr(event->metadata.p, '\n', event->metadata.n))
 		return error_set(error, -EINVAL, "the metadata has more than one line");
 	int rc = check_text(batch, event, event->value, "value", error);
@@ -316,6 +316,9 @@ int store_batch_source(struct store_batch *batch, struct bytes name, uint64_t po
 {
 	int rc = 0;
 
+	if (!name.n || name.n > STORE_NAME_MAX || memchr(name.p, 0, name.n) ||
+	    !bytes_are_utf8(name))
+		return -EINVAL;
 	batch->source = keep(batch, name, &rc);
 	batch->source_position = position;
 	batch->source_time_us = time_us;

@@ -25,6 +25,9 @@ int block_parse(struct bytes value, struct block *ret_block, struct error *error
 		return error_set(error, -EBADMSG, "the block of sequence %llu is cut or too long",
 				 (unsigned long long)b.first);
 	b.lines.p = value.p + head;
+	if (block_line_offset(&b, b.count) != b.lines.n)
+		return error_set(error, -EBADMSG, "the lines of block %llu do not fill it",
+				 (unsigned long long)b.first);
 	*ret_block = b;
 	return 0;
 }

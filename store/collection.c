@@ -15,13 +15,17 @@ int collections_init(struct collections *c)
 	return -pthread_rwlock_init(&c->lock, NULL);
 }
 
+static void collection_free(struct collection *it)
+{
+	free(it->name);
+	buffer_free(&it->runs);
+	free(it);
+}
+
 void collections_free(struct collections *c)
 {
-	for (uint32_t i = 0; i < c->count; i++) {
-		free(c->by_id[i]->name);
-		buffer_free(&c->by_id[i]->runs);
-		free(c->by_id[i]);
-	}
+	for (uint32_t i = 0; i < c->count; i++)
+		collection_free(c->by_id[i]);
 	free(c->by_id);
 	free(c->buckets);
 	if (c->buckets)
@@ -110,15 +114,31 @@ struct collection *collections_intern(struct collections *c, struct bytes name)
 	return it;
 }
 
+/* Readers cannot hold one: they are given none that is not visible. */
+void collections_drop_invisible(struct collections *c)
+{
+	while (c->count && !atomic_load(&c->by_id[c->count - 1]->visible)) {
+		pthread_rwlock_wrlock(&c->lock);
+		struct collection *it = c->by_id[--c->count];
+		struct bytes name = {it->name, it->name_size};
+		struct collection **at = &c->buckets[hash_name(name) & (c->bucket_count - 1)];
+		while (*at != it)
+			at = &(*at)->next_in_bucket;
+		*at = it->next_in_bucket;
+		pthread_rwlock_unlock(&c->lock);
+		collection_free(it);
+	}
+}
+
 struct collection *collections_get(struct collections *c, uint32_t id)
 {
 	struct collection *it = NULL;
 
 	pthread_rwlock_rdlock(&c->lock);
-	if (id >= 1 && id <= c->count)
+	if (id >= 1 && id <= c->count && atomic_load(&c->by_id[id - 1]->visible))
 		it = c->by_id[id - 1];
 	pthread_rwlock_unlock(&c->lock);
-	return it && atomic_load(&it->visible) ? it : NULL;
+	return it;
 }
 
 void collection_put(struct store *store, struct db_batch *batch, const struct collection *c)
@@ -140,8 +160,12 @@ void collection_publish(struct collection *c)
 	atomic_store(&c->events, c->pending.events);
 	atomic_store(&c->last_sequence, c->pending.last_sequence);
 	atomic_store(&c->last_ms, c->pending.last_ms);
-	atomic_store(&c->end, c->pending.position);
 	atomic_store(&c->visible, true);
+}
+
+void collection_publish_end(struct collection *c)
+{
+	atomic_store(&c->end, c->pending.position);
 }
 
 void collection_revert(struct collection *c)
@@ -169,6 +193,7 @@ static int load_one(struct store *store, struct bytes key, struct bytes value, s
 	it->pending.last_ms = (int64_t)get_le64(value.p + 24);
 	atomic_store(&it->created_ms, (int64_t)get_le64(value.p + 32));
 	collection_publish(it);
+	collection_publish_end(it);
 	return 0;
 }
 
@@ -215,11 +240,11 @@ int store_collection_find(struct store *store, struct bytes name, uint32_t *ret_
 
 	pthread_rwlock_rdlock(&c->lock);
 	struct collection *it = find(c, name);
+	bool visible = it && atomic_load(&it->visible);
+	if (visible)
+		*ret_id = it->id;
 	pthread_rwlock_unlock(&c->lock);
-	if (!it || !atomic_load(&it->visible))
-		return -ENOENT;
-	*ret_id = it->id;
-	return 0;
+	return visible ? 0 : -ENOENT;
 }
 
 struct bytes store_collection_name(struct store *store, uint32_t id)

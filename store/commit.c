@@ -6,10 +6,13 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/statvfs.h>
 
 #include "store/group.h"
 
 #define GROUP_BYTES ((size_t)32 << 20)
+#define ROOM_MARGIN ((uint64_t)16 << 20)
+#define ROOM_STEP   ((uint64_t)4 << 20)
 
 int commit_init(struct store *store)
 {
@@ -37,19 +40,20 @@ void commit_free(struct commit *c)
 	free(c->in_block);
 	pthread_mutex_destroy(&c->mutex);
 	pthread_cond_destroy(&c->turn);
+	c->db_batch = NULL;
 }
 
-/* Takes from the queue what one group may hold. Of each source only one batch, since the second is
- * judged by the position that the first leaves. */
+/* Takes from the queue what one group may hold. Only one batch with a source, since another one's
+ * position may have to be judged by what the first leaves. */
 static struct waiter *take(struct commit *c)
 {
-	struct waiter *list = c->head, *last = NULL;
-	size_t bytes = 0;
-	bool sourced = false;
+	struct waiter *list = c->head, *last = list;
+	size_t bytes = list->batch->arena.n + list->batch->records.n;
+	bool sourced = list->batch->source.there;
 
-	for (struct waiter *w = list; w; w = w->next) {
-		bytes += w->batch->arena.n;
-		if (last && (bytes > GROUP_BYTES || (w->batch->source.there && sourced)))
+	for (struct waiter *w = list->next; w; w = w->next) {
+		bytes += w->batch->arena.n + w->batch->records.n;
+		if (bytes > GROUP_BYTES || (w->batch->source.there && sourced))
 			break;
 		sourced |= w->batch->source.there;
 		last = w;
@@ -141,10 +145,66 @@ void commit_turn_end(struct store *store)
 {
 	struct commit *c = &store->commit;
 
-	atomic_fetch_add(&store->written, 1);
 	pthread_mutex_lock(&c->mutex);
 	finish(c, NULL);
 	pthread_mutex_unlock(&c->mutex);
+}
+
+/* The disk must never be full when RocksDB writes: there has to be room for what is in memory, for
+ * the documents that are still to be written, for the bytes at hand, and a margin. */
+int commit_check_disk(struct store *store, uint64_t bytes, struct error *error)
+{
+	uint64_t memory = db_memory_bytes(store->db) + 2 * documents_pending_bytes(store);
+	uint64_t need = ROOM_MARGIN + memory + 2 * bytes;
+	struct statvfs fs;
+
+	if (statvfs(store->path, &fs) < 0)
+		return error_set(error, -errno, "asking the store's disk for its room failed");
+	uint64_t free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
+	if (free_bytes < need)
+		return error_set(error, -ENOSPC, "the store's disk has %llu MiB left, %llu needed",
+				 (unsigned long long)free_bytes >> 20,
+				 (unsigned long long)need >> 20);
+	return 0;
+}
+
+/* The disk is asked once in a while: so many bytes may be written before it is asked again. */
+static int check_room(struct store *store, uint64_t bytes, struct error *error)
+{
+	struct commit *c = &store->commit;
+
+	if (c->room_bytes < bytes) {
+		int rc = commit_check_disk(store, bytes + ROOM_STEP, error);
+		if (rc < 0)
+			return rc;
+		c->room_bytes = bytes + ROOM_STEP;
+	}
+	c->room_bytes -= bytes;
+	return 0;
+}
+
+static void note_synced(struct store *store, uint64_t written)
+{
+	pthread_mutex_lock(&store->sync.mutex);
+	if (written > store->sync.synced)
+		store->sync.synced = written;
+	pthread_mutex_unlock(&store->sync.mutex);
+	atomic_fetch_add(&store->syncs, 1);
+}
+
+int commit_write(struct store *store, bool sync, struct error *error)
+{
+	struct db_batch *batch = store->commit.db_batch;
+
+	int rc = check_room(store, db_batch_bytes(batch), error);
+	if (rc == 0)
+		rc = db_write(store->db, batch, sync, error);
+	if (rc < 0)
+		return rc;
+	uint64_t written = atomic_fetch_add(&store->written, 1) + 1;
+	if (sync)
+		note_synced(store, written);
+	return 0;
 }
 
 /* One sync serves all that wait for it: who comes while one runs waits for the next. */

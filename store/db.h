@@ -43,6 +43,8 @@ struct db_batch;
 struct db_batch *db_batch_new(void);
 void db_batch_free(struct db_batch *batch);
 void db_batch_clear(struct db_batch *batch);
+/* Bytes that it will take in the write-ahead log. */
+size_t db_batch_bytes(struct db_batch *batch);
 void db_batch_put(struct db *db, struct db_batch *batch, enum db_family family, struct bytes key,
 		  struct bytes value);
 /* The value is `head` and `body` back to back. */

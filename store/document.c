@@ -70,14 +70,15 @@ struct store_document_cursor {
 int store_document_cursor_open(struct store *store, uint32_t collection,
 			       struct store_document_cursor **ret_cursor, struct error *error)
 {
-	int rc = documents_settle(store);
-
-	if (rc < 0)
-		return error_set(error, rc, "the documents cannot be written to the disk");
 	struct store_document_cursor *c = calloc(1, sizeof(*c));
+
 	if (!c)
 		return -ENOMEM;
-	c->it = db_iterator_open(store->db, DB_STATE, true);
+	int rc = documents_settle(store, &c->it);
+	if (rc < 0) {
+		free(c);
+		return error_set(error, rc, "the documents cannot be written to the disk");
+	}
 	c->collection = collection;
 	store_document_cursor_seek(c, (struct bytes){0});
 	*ret_cursor = c;
@@ -111,7 +112,7 @@ int store_document_cursor_next(struct store_document_cursor *cursor, struct byte
 	return rc < 0 ? rc : 1;
 }
 
-int store_document_cursor_seek(struct store_document_cursor *cursor, struct bytes key)
+void store_document_cursor_seek(struct store_document_cursor *cursor, struct bytes key)
 {
 	char name[KEY_STATE_MAX];
 	size_t n = 4;
@@ -122,7 +123,6 @@ int store_document_cursor_seek(struct store_document_cursor *cursor, struct byte
 		put_be32(name, cursor->collection);
 	db_iterator_seek(cursor->it, (struct bytes){name, n});
 	cursor->started = false;
-	return 0;
 }
 
 void store_document_cursor_close(struct store_document_cursor *cursor)

@@ -98,12 +98,10 @@ static bool is_full(const struct documents *d, size_t times)
 /* Hands the active table to the thread, if it is free. Under the lead of a commit. */
 static void hand_over(struct documents *d, uint64_t last_sequence)
 {
-	struct table *fresh, *retired = NULL;
+	struct table *fresh;
 
 	pthread_mutex_lock(&d->mutex);
 	if (d->settled && (fresh = calloc(1, sizeof(*fresh)))) {
-		retired = d->retired;
-		d->retired = NULL;
 		d->active->last_sequence = last_sequence;
 		pthread_rwlock_wrlock(&d->lock);
 		d->settling = d->active;
@@ -114,7 +112,6 @@ static void hand_over(struct documents *d, uint64_t last_sequence)
 		pthread_cond_signal(&d->wake);
 	}
 	pthread_mutex_unlock(&d->mutex);
-	drop(retired);
 }
 
 int documents_apply(struct store *store, const struct document_change *changes, size_t count,
@@ -126,11 +123,22 @@ int documents_apply(struct store *store, const struct document_change *changes, 
 	pthread_rwlock_wrlock(&d->lock);
 	for (size_t i = 0; i < count && rc == 0; i++)
 		rc = apply_one(d->active, &changes[i]);
+	struct table *retired = d->retired; /* no text of it is needed any more */
+	d->retired = NULL;
 	pthread_rwlock_unlock(&d->lock);
+	drop(retired);
 	d->log_bytes += log_bytes;
 	if (is_full(d, 1) && d->running)
 		hand_over(d, store->commit.next_sequence - 1);
 	return rc;
+}
+
+/* Below the mutex: waits until no table is on its way. */
+static int wait_settled(struct documents *d)
+{
+	while (!d->settled && d->failure == 0)
+		pthread_cond_wait(&d->done, &d->mutex);
+	return d->settled ? 0 : d->failure;
 }
 
 int documents_wait_for_room(struct store *store)
@@ -141,9 +149,7 @@ int documents_wait_for_room(struct store *store)
 	if (!is_full(d, 2))
 		return 0;
 	pthread_mutex_lock(&d->mutex);
-	while (!d->settled && d->failure == 0)
-		pthread_cond_wait(&d->done, &d->mutex);
-	rc = d->settled ? 0 : d->failure;
+	rc = wait_settled(d);
 	pthread_mutex_unlock(&d->mutex);
 	if (rc == 0)
 		hand_over(d, store->commit.next_sequence - 1);
@@ -203,6 +209,8 @@ static int move_table(struct store *store, const struct table *t)
 	size_t bytes = 0;
 	int rc = all ? 0 : -ENOMEM;
 
+	if (rc == 0)
+		rc = commit_check_disk(store, 2 * t->bytes, NULL);
 	put_truncations(store, batch, t);
 	for (size_t i = 0; i < t->count && rc == 0; i++) {
 		put_one(store, batch, all[i]);
@@ -224,9 +232,11 @@ static int move_table(struct store *store, const struct table *t)
 static void retire(struct documents *d)
 {
 	pthread_rwlock_wrlock(&d->lock);
+	struct table *before = d->retired; /* no commit since: nobody holds it */
 	d->retired = d->settling;
 	d->settling = NULL;
 	pthread_rwlock_unlock(&d->lock);
+	drop(before);
 }
 
 static void *run(void *context)
@@ -272,27 +282,28 @@ static int start_thread(struct store *store)
 	return rc;
 }
 
-int documents_settle(struct store *store)
+int documents_settle(struct store *store, struct db_iterator **ret_it)
 {
 	struct documents *d = &store->documents;
-	int rc;
+	int rc = 0;
 
-	if (!d->running)
-		return 0;
 	/* What is on its way first, then what has come since. */
-	for (int i = 0; i < 2; i++) {
+	if (d->running) {
 		pthread_mutex_lock(&d->mutex);
-		while (!d->settled && d->failure == 0)
-			pthread_cond_wait(&d->done, &d->mutex);
-		rc = d->settled ? 0 : d->failure;
+		rc = wait_settled(d);
 		pthread_mutex_unlock(&d->mutex);
-		if (rc < 0 || i)
-			break;
+		if (rc < 0)
+			return rc;
 		commit_turn_start(store);
 		if (d->active->count || d->active->truncated_count)
 			hand_over(d, store->commit.next_sequence - 1);
 		commit_turn_end(store);
 	}
+	pthread_mutex_lock(&d->mutex);
+	rc = wait_settled(d);
+	if (rc == 0 && ret_it) /* no table can be handed over below the mutex */
+		*ret_it = db_iterator_open(store->db, DB_STATE, true);
+	pthread_mutex_unlock(&d->mutex);
 	return rc;
 }
 
@@ -302,7 +313,7 @@ int documents_end(struct store *store)
 
 	if (!d->running)
 		return 0;
-	int rc = documents_settle(store);
+	int rc = documents_settle(store, NULL);
 	pthread_mutex_lock(&d->mutex);
 	d->ending = true;
 	pthread_cond_signal(&d->wake);

@@ -6,14 +6,14 @@
  * database in the order of keys, many changes of one key as one. The record 'A' says up to which
  * sequence the database has all; after a crash the events behind it are replayed from the log.
  *
- * Lock order: the tables' lock is taken alone, or under the lead of a commit, never with another.
+ * Lock order: documents.mutex, then documents.lock; nothing is taken below the latter.
  */
 #include <pthread.h>
 
 #include "store/table.h"
 
 struct store;
-struct store_document;
+struct db_iterator;
 
 struct documents {
 	pthread_rwlock_t lock;
@@ -64,5 +64,9 @@ int documents_find(struct store *store, uint32_t collection, struct bytes key,
 		   struct table_entry *ret_entry);
 void documents_lock(struct store *store);
 void documents_unlock(struct store *store);
-/* Everything that was committed before this call is in the database. */
-int documents_settle(struct store *store);
+/*
+ * Everything that was committed before this call is in the database. With ret_it not NULL also
+ * opens an iterator over the documents, while none is on its way: what it sees are the documents
+ * as they stood at one commit.
+ */
+int documents_settle(struct store *store, struct db_iterator **ret_it);

@@ -145,7 +145,7 @@ int store_event_cursor_next(struct store_event_cursor *cursor, uint64_t *ret_seq
 	return rc;
 }
 
-int store_event_cursor_seek(struct store_event_cursor *cursor, uint64_t from)
+void store_event_cursor_seek(struct store_event_cursor *cursor, uint64_t from)
 {
 	struct key key = key_index('S', cursor->collection, from);
 	struct bytes k, v;
@@ -164,5 +164,4 @@ int store_event_cursor_seek(struct store_event_cursor *cursor, uint64_t from)
 		cursor->next += skip;
 		cursor->left -= skip;
 	}
-	return rc < 0 ? rc : 0;
 }

@@ -4,14 +4,12 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/statvfs.h>
 
 /* Sequences and positions are reserved in steps of this size, ahead of their use. */
 #define RESERVE_SEQUENCES (UINT64_C(1) << 20)
 #define RESERVE_BYTES	  (UINT64_C(1) << 30)
 
-#define ROOM_MARGIN ((uint64_t)16 << 20)
-#define ROOM_STEP   ((uint64_t)16 << 20)
+#define KEEP_BYTES ((size_t)8 << 20)
 
 static int grow_lists(struct commit *c, size_t need)
 {
@@ -43,18 +41,11 @@ static int touch(struct commit *c, struct collection *it)
 	return 0;
 }
 
-/* Interned but never written collections (a commit failed) come along, so that ids have no hole. */
 struct collection *group_touch(struct store *store, struct bytes name)
 {
-	struct collections *all = &store->collections;
-	struct collection *it = collections_intern(all, name);
+	struct collection *it = collections_intern(&store->collections, name);
 
-	if (!it || touch(&store->commit, it) < 0)
-		return NULL;
-	for (uint32_t id = it->id; id > 1 && !atomic_load(&all->by_id[id - 2]->visible); id--)
-		if (touch(&store->commit, all->by_id[id - 2]) < 0)
-			return NULL;
-	return it;
+	return it && touch(&store->commit, it) == 0 ? it : NULL;
 }
 
 /* ---- the document ---- */
@@ -255,6 +246,7 @@ static void group_revert(struct store *store, const struct mark *mark)
 		c->touched[i]->touched = false;
 		c->touched[i]->in_block = false;
 	}
+	collections_drop_invisible(&store->collections);
 	overlay_clear(&c->overlay);
 	c->next_sequence = mark->sequence;
 	c->position = mark->position;
@@ -301,18 +293,16 @@ static int judge(struct store *store, struct waiter *w)
 static int add_batch(struct store *store, struct waiter *w)
 {
 	const struct store_batch *batch = w->batch;
-	int rc = batch->source.there ? judge(store, w) : 0;
-
-	if (rc < 0 || w->committed.skipped)
-		return rc;
 	uint64_t first = store->commit.next_sequence;
+	int rc = 0;
+
 	for (size_t i = 0; i < batch->count && rc == 0; i++)
 		rc = add_event(store, batch, &batch->events[i], w->error);
 	if (rc == 0)
 		rc = add_records(store, batch);
 	if (rc == 0 && batch->source.there)
-		source_put(store, store->commit.db_batch, span_bytes(batch, batch->source),
-			   batch->source_position, batch->source_time_us, batch->count);
+		rc = source_put(store, store->commit.db_batch, span_bytes(batch, batch->source),
+				batch->source_position, batch->source_time_us, batch->count);
 	if (rc == 0 && batch->count) {
 		w->committed.first = first;
 		w->committed.last = store->commit.next_sequence - 1;
@@ -320,11 +310,17 @@ static int add_batch(struct store *store, struct waiter *w)
 	return rc;
 }
 
+/* Judges the sources, and loads the documents that the batches need which are taken. */
 static int group_load(struct store *store, struct waiter *list, struct error *error)
 {
-	for (struct waiter *w = list; w; w = w->next)
-		if (w->rc == 0 && group_want_documents(store, w->batch) < 0)
+	for (struct waiter *w = list; w; w = w->next) {
+		w->committed = (struct store_committed){0};
+		if (w->rc == 0 && w->batch->source.there)
+			w->rc = judge(store, w);
+		if (w->rc == 0 && !w->committed.skipped &&
+		    group_want_documents(store, w->batch) < 0)
 			return -ENOMEM;
+	}
 	return overlay_load(&store->commit.overlay, store, error);
 }
 
@@ -337,39 +333,13 @@ static int group_make(struct store *store, struct waiter *list, struct error *er
 	if (rc < 0)
 		return rc;
 	for (struct waiter *w = list; w; w = w->next) {
-		if (w->rc < 0)
+		if (w->rc < 0 || w->committed.skipped)
 			continue;
-		w->committed = (struct store_committed){0};
 		w->rc = add_batch(store, w);
 		if (w->rc < 0)
 			return -EAGAIN;
 	}
 	return end_block(store);
-}
-
-/* The disk must never be full when RocksDB writes: there has to be room for what is in memory, for
- * the documents that are still to be written, for the batch, and a margin. */
-static int check_room(struct store *store, uint64_t bytes, struct error *error)
-{
-	struct commit *c = &store->commit;
-	struct statvfs fs;
-
-	if (c->room_bytes >= bytes) {
-		c->room_bytes -= bytes;
-		return 0;
-	}
-	if (statvfs(store->path, &fs) < 0)
-		return error_set(error, -errno, "asking the store's disk for its room failed");
-	uint64_t free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
-	uint64_t memory = db_memory_bytes(store->db) + 2 * documents_pending_bytes(store);
-	uint64_t need = ROOM_MARGIN + memory + 2 * bytes;
-	if (free_bytes < need)
-		return error_set(error, -ENOSPC, "the store's disk has %llu MiB left, %llu needed",
-				 (unsigned long long)free_bytes >> 20,
-				 (unsigned long long)need >> 20);
-	uint64_t step = (free_bytes - need) / 4;
-	c->room_bytes = step < ROOM_STEP ? step : ROOM_STEP;
-	return 0;
 }
 
 /* The next sequence and position, and a new reservation if the old one is used up. True if the
@@ -393,8 +363,7 @@ static bool put_ends(struct store *store)
 	return true;
 }
 
-static int group_write(struct store *store, struct waiter *list, uint64_t bytes,
-		       struct error *error)
+static int group_write(struct store *store, struct waiter *list, struct error *error)
 {
 	struct commit *c = &store->commit;
 	bool sync = store->config.visibility == STORE_VISIBLE_DURABLE;
@@ -404,24 +373,12 @@ static int group_write(struct store *store, struct waiter *list, uint64_t bytes,
 	for (size_t i = 0; i < c->touched_count; i++)
 		collection_put(store, c->db_batch, c->touched[i]);
 	bool reserve = put_ends(store);
-	int rc = check_room(store, bytes, error);
-	if (rc == 0)
-		rc = db_write(store->db, c->db_batch, sync || reserve, error);
-	if (rc < 0)
-		return rc;
-	if (reserve) {
+	int rc = commit_write(store, sync || reserve, error);
+	if (rc == 0 && reserve) {
 		store->reserved_sequence = c->next_sequence + RESERVE_SEQUENCES;
 		store->reserved_position = c->position + RESERVE_BYTES;
 	}
-	uint64_t written = atomic_fetch_add(&store->written, 1) + 1;
-	if (sync || reserve) {
-		pthread_mutex_lock(&store->sync.mutex);
-		if (written > store->sync.synced)
-			store->sync.synced = written;
-		pthread_mutex_unlock(&store->sync.mutex);
-		atomic_fetch_add(&store->syncs, 1);
-	}
-	return 0;
+	return rc;
 }
 
 static void publish_sources(struct store *store, struct waiter *list)
@@ -433,12 +390,12 @@ static void publish_sources(struct store *store, struct waiter *list)
 		if (w->committed.skipped)
 			source_count_skipped(store, span_bytes(b, b->source));
 		else
-			w->rc = source_publish(store, span_bytes(b, b->source), b->source_position,
-					       b->source_time_us, b->count);
+			source_publish(store, span_bytes(b, b->source), b->source_position,
+				       b->source_time_us, b->count);
 	}
 }
 
-/* In this order: whoever sees a line finds its event file, and its collection's. */
+/* In this order: whoever sees a line finds its event file, its collection and its document. */
 static void group_publish(struct store *store, struct waiter *list, uint64_t events, uint64_t bytes)
 {
 	struct commit *c = &store->commit;
@@ -446,19 +403,45 @@ static void group_publish(struct store *store, struct waiter *list, uint64_t eve
 	publish_sources(store, list);
 	if (documents_apply(store, c->changes, c->change_count, bytes) < 0)
 		abort(); /* the log has it, the documents would lack it: only a replay is right */
-	for (size_t i = 0; i < c->touched_count; i++) {
+	for (size_t i = 0; i < c->touched_count; i++)
 		collection_publish(c->touched[i]);
-		c->touched[i]->touched = false;
-	}
-	overlay_clear(&c->overlay);
 	if (events) {
 		atomic_store(&store->last_ms, c->commit_ms);
 		atomic_fetch_add(&store->events, events);
 		atomic_store(&store->last_sequence, c->next_sequence - 1);
-		atomic_store(&store->end, c->position);
 	}
+	for (size_t i = 0; i < c->touched_count; i++) {
+		collection_publish_end(c->touched[i]);
+		c->touched[i]->touched = false;
+	}
+	atomic_store(&store->end, c->position);
+	overlay_clear(&c->overlay);
 	atomic_fetch_add(&store->commits, 1);
 	atomic_fetch_add(&store->written_events, events);
+}
+
+/* After a large group: its tools do not keep the room that it needed. */
+static void shrink(struct commit *c)
+{
+	struct db_batch *fresh;
+
+	if (db_batch_bytes(c->db_batch) < KEEP_BYTES || !(fresh = db_batch_new()))
+		return;
+	db_batch_free(c->db_batch);
+	c->db_batch = fresh;
+	block_builder_free(&c->block);
+	buffer_free(&c->scratch);
+	overlay_free(&c->overlay);
+	free(c->changes);
+	c->changes = NULL;
+	c->change_count = c->change_capacity = 0;
+}
+
+static bool any_left(const struct waiter *list)
+{
+	while (list && list->rc < 0)
+		list = list->next;
+	return list != NULL;
 }
 
 void group_commit(struct store *store, struct waiter *list)
@@ -475,11 +458,14 @@ void group_commit(struct store *store, struct waiter *list)
 		group_revert(store, &mark);
 		rc = 0;
 	}
+	if (rc == 0 && !any_left(list))
+		return;
 	if (rc == 0)
-		rc = group_write(store, list, c->position - mark.position, &error);
+		rc = group_write(store, list, &error);
 	if (rc == 0) {
 		group_publish(store, list, c->next_sequence - mark.sequence,
 			      c->position - mark.position);
+		shrink(c);
 		return;
 	}
 	group_revert(store, &mark);

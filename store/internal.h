@@ -73,6 +73,7 @@ struct source {
 	int64_t time_us;
 	uint64_t events;
 	uint64_t skipped;
+	bool known; /* a position was committed */
 	struct source *next;
 };
 
@@ -224,8 +225,11 @@ struct collection *collections_intern(struct collections *c, struct bytes name);
 struct collection *collections_get(struct collections *c, uint32_t id);
 /* Puts the record of its pending progress into the batch. */
 void collection_put(struct store *store, struct db_batch *batch, const struct collection *c);
-/* Lets readers see the pending progress. */
+/* Lets readers see the pending progress, but for the end, which comes last. */
 void collection_publish(struct collection *c);
+void collection_publish_end(struct collection *c);
+/* Leader only: takes out again what no commit has written. */
+void collections_drop_invisible(struct collections *c);
 /* Throws the pending progress away. */
 void collection_revert(struct collection *c);
 
@@ -233,6 +237,13 @@ void collection_revert(struct collection *c);
 
 int commit_init(struct store *store);
 void commit_free(struct commit *commit);
+/*
+ * Leader only: writes the leader's batch, if the disk has room for it; with `sync` it and all
+ * before it survive a power cut. -ENOSPC, -EIO: nothing is written.
+ */
+int commit_write(struct store *store, bool sync, struct error *error);
+/* -ENOSPC if the disk has no room for so many bytes and what is still in memory. */
+int commit_check_disk(struct store *store, uint64_t bytes, struct error *error);
 /* Takes the lead without a commit of one's own, for a change of settings: no commit runs until
  * commit_turn_end(). Returns the leader's empty batch, which the caller writes. */
 struct db_batch *commit_turn_start(struct store *store);
@@ -246,10 +257,11 @@ enum source_verdict { SOURCE_NEW, SOURCE_SEEN, SOURCE_OTHER_SERVER };
 /* Leader only: what is to be done with a batch of that source. */
 enum source_verdict source_judge(struct store *store, struct bytes name, uint64_t position,
 				 int64_t time_us);
-void source_put(struct store *store, struct db_batch *batch, struct bytes name, uint64_t position,
-		int64_t time_us, uint64_t events);
-int source_publish(struct store *store, struct bytes name, uint64_t position, int64_t time_us,
-		   uint64_t events);
+/* Puts the record into the batch; after it, publishing cannot fail. -ENOMEM. */
+int source_put(struct store *store, struct db_batch *batch, struct bytes name, uint64_t position,
+	       int64_t time_us, uint64_t events);
+void source_publish(struct store *store, struct bytes name, uint64_t position, int64_t time_us,
+		    uint64_t events);
 void source_count_skipped(struct store *store, struct bytes name);
 
 /* record.c */

@@ -38,11 +38,10 @@ static int check_empty(const char *path, struct error *error)
 	return rc;
 }
 
-static int make_directory(const char *path, const struct store_options *options, bool *ret_exists,
+static int make_directory(const char *path, const struct store_options *options,
 			  struct error *error)
 {
-	*ret_exists = has_entry(path, "db/CURRENT");
-	if (*ret_exists)
+	if (has_entry(path, "db/CURRENT"))
 		return 0;
 	if (!options->create)
 		return error_set(error, -ENOENT, "%s holds no store", path);
@@ -70,20 +69,21 @@ static int tell_owner(int fd, const char *path, struct error *error)
 			 owner && *owner ? ", mounted on " : "", owner ? owner : "");
 }
 
-int lock_take(const char *path, const struct store_options *options, int *ret_fd, bool *ret_exists,
+int lock_take(const char *path, const struct store_options *options, int *ret_fd,
 	      struct error *error)
 {
 	_cleanup_(buffer_free) struct buffer name = {0};
 
-	int rc = make_directory(path, options, ret_exists, error);
+	int rc = make_directory(path, options, error);
 	if (rc < 0)
 		return rc;
 	if (buffer_printf(&name, "%s/lock", path) < 0)
 		return -ENOMEM;
-	int fd = open(name.p, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	int access = options->read_only ? O_RDONLY : O_RDWR | O_CREAT;
+	int fd = open(name.p, access | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return error_set(error, -errno, "%s cannot be opened", name.p);
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+	if (flock(fd, (options->read_only ? LOCK_SH : LOCK_EX) | LOCK_NB) < 0) {
 		rc = errno == EWOULDBLOCK ? tell_owner(fd, path, error) : -errno;
 		close(fd);
 		return rc;
@@ -118,7 +118,12 @@ int lock_mark(int fd, const char *owner, const char *incarnation)
 {
 	_cleanup_(buffer_free) struct buffer text = {0};
 
-	int rc = buffer_printf(&text, "%ld %.400s\n", (long)getpid(), owner ? owner : "");
+	int rc = buffer_printf(&text, "%ld %.400s", (long)getpid(), owner ? owner : "");
+	for (size_t i = 0; i < text.n; i++) /* one line, whatever the path is */
+		if ((unsigned char)text.p[i] < 0x20)
+			text.p[i] = '?';
+	if (rc == 0)
+		rc = buffer_add(&text, "\n", 1);
 	for (int i = 0; i < INCARNATION_SIZE && rc == 0; i++)
 		rc = buffer_printf(&text, "%02x", (unsigned char)incarnation[i]);
 	if (rc == 0)

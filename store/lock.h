@@ -7,9 +7,9 @@
 #include "store/store.h"
 
 /* Takes the lock, for reading only a shared one; makes the directory if the options say so.
- * *ret_exists: it holds a database already. -EBUSY with the owner in the error, -ENOENT,
+ * -EBUSY with the owner in the error, -ENOENT,
  * -ENOTEMPTY. */
-int lock_take(const char *path, const struct store_options *options, int *ret_fd, bool *ret_exists,
+int lock_take(const char *path, const struct store_options *options, int *ret_fd,
 	      struct error *error);
 /* The directory's device and inode, and the incarnation (16 bytes) that the lock file names; zeros
  * if it names none. */

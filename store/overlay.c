@@ -144,6 +144,7 @@ int overlay_load(struct overlay *o, struct store *store, struct error *error)
 	size_t n = 0;
 	int rc = 0;
 
+	documents_lock(store);
 	for (size_t i = 0; i < o->count && rc == 0; i++) {
 		if (!load_from_tables(store, &o->entries[i]))
 			wanted[n++] = &o->entries[i];
@@ -152,6 +153,7 @@ int overlay_load(struct overlay *o, struct store *store, struct error *error)
 			n = 0;
 		}
 	}
+	documents_unlock(store);
 	return rc;
 }
 

@@ -11,9 +11,8 @@ static enum db_family family_of(enum store_record_kind kind)
 	return kind == STORE_OPS_EVENT ? DB_OPS : DB_DLQ;
 }
 
-/* The last record; its number is 0 if there is none. */
-static int find_last(struct store *store, enum store_record_kind kind, uint64_t *ret_number,
-		     int64_t *ret_ms, struct error *error)
+int store_record_last(struct store *store, enum store_record_kind kind, uint64_t *ret_number,
+		      int64_t *ret_ms)
 {
 	struct db_iterator *it = db_iterator_open(store->db, family_of(kind), false);
 	struct key last = key_log(UINT64_MAX);
@@ -22,9 +21,9 @@ static int find_last(struct store *store, enum store_record_kind kind, uint64_t 
 	*ret_number = 0;
 	*ret_ms = store->created_ms;
 	db_iterator_seek_back(it, KEY_BYTES(last));
-	int rc = db_iterator_get(it, &k, &v, error);
+	int rc = db_iterator_get(it, &k, &v, NULL);
 	if (rc > 0 && (k.n != KEY_LOG_SIZE || v.n < RECORD_HEAD)) {
-		rc = error_set(error, -EBADMSG, "the last record beside the log is malformed");
+		rc = -EBADMSG;
 	} else if (rc > 0) {
 		*ret_number = get_be64(k.p);
 		*ret_ms = (int64_t)get_le64(v.p);
@@ -40,7 +39,9 @@ int records_load(struct store *store, struct error *error)
 	for (int kind = 0; kind < 2 && rc == 0; kind++) {
 		uint64_t last;
 		int64_t ms;
-		rc = find_last(store, (enum store_record_kind)kind, &last, &ms, error);
+		rc = store_record_last(store, (enum store_record_kind)kind, &last, &ms);
+		if (rc < 0)
+			return error_set(error, rc, "the last record beside the log is malformed");
 		store->commit.next_record[kind] = last + 1;
 	}
 	return rc;
@@ -128,13 +129,4 @@ int store_record_next(struct store *store, enum store_record_kind kind, uint64_t
 		*ret_number = get_be64(k.p);
 	db_iterator_close(it);
 	return rc;
-}
-
-int64_t store_record_last_ms(struct store *store, enum store_record_kind kind)
-{
-	uint64_t number;
-	int64_t ms;
-
-	find_last(store, kind, &number, &ms, NULL);
-	return ms;
 }

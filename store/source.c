@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -70,6 +71,7 @@ int sources_load(struct store *store, struct error *error)
 		s->position = get_le64(value.p);
 		s->time_us = (int64_t)get_le64(value.p + 8);
 		s->events = get_le64(value.p + 16);
+		s->known = true;
 		db_iterator_next(it);
 	}
 	db_iterator_close(it);
@@ -97,50 +99,45 @@ enum source_verdict source_judge(struct store *store, struct bytes name, uint64_
 
 	pthread_mutex_lock(&store->settings_mutex);
 	struct source *s = *find(store, name);
-	if (is_named(s, name) && position <= s->position)
+	if (is_named(s, name) && s->known && position <= s->position)
 		verdict = time_us > s->time_us ? SOURCE_OTHER_SERVER : SOURCE_SEEN;
 	pthread_mutex_unlock(&store->settings_mutex);
 	return verdict;
 }
 
-void source_put(struct store *store, struct db_batch *batch, struct bytes name, uint64_t position,
-		int64_t time_us, uint64_t events)
+int source_put(struct store *store, struct db_batch *batch, struct bytes name, uint64_t position,
+	       int64_t time_us, uint64_t events)
 {
 	_cleanup_(buffer_free) struct buffer key = {0};
 	char value[RECORD_SIZE];
 
 	pthread_mutex_lock(&store->settings_mutex);
-	struct source *s = *find(store, name);
-	if (is_named(s, name)) {
-		events += s->events;
-		time_us = time_us > s->time_us ? time_us : s->time_us;
-	}
-	pthread_mutex_unlock(&store->settings_mutex);
-	put_le64(value, position);
-	put_le64(value + 8, (uint64_t)time_us);
-	put_le64(value + 16, events);
-	if (source_key(name, &key) == 0)
-		db_batch_put(store->db, batch, DB_META, buffer_bytes(&key),
-			     (struct bytes){value, RECORD_SIZE});
-}
-
-int source_publish(struct store *store, struct bytes name, uint64_t position, int64_t time_us,
-		   uint64_t events)
-{
-	int rc = 0;
-
-	pthread_mutex_lock(&store->settings_mutex);
 	struct source **at = find(store, name);
 	struct source *s = is_named(*at, name) ? *at : insert(at, name);
 	if (s) {
-		s->position = position;
-		s->time_us = time_us > s->time_us ? time_us : s->time_us;
-		s->events += events;
-	} else {
-		rc = -ENOMEM;
+		put_le64(value, position);
+		put_le64(value + 8, (uint64_t)(time_us > s->time_us ? time_us : s->time_us));
+		put_le64(value + 16, s->events + events);
 	}
 	pthread_mutex_unlock(&store->settings_mutex);
-	return rc;
+	if (!s || source_key(name, &key) < 0)
+		return -ENOMEM;
+	db_batch_put(store->db, batch, DB_META, buffer_bytes(&key),
+		     (struct bytes){value, RECORD_SIZE});
+	return 0;
+}
+
+void source_publish(struct store *store, struct bytes name, uint64_t position, int64_t time_us,
+		    uint64_t events)
+{
+	pthread_mutex_lock(&store->settings_mutex);
+	struct source *s = *find(store, name);
+	assert(s); /* source_put() made it */
+	s->position = position;
+	s->time_us = time_us > s->time_us ? time_us : s->time_us;
+	s->events += events;
+	s->known = true;
+	pthread_mutex_unlock(&store->settings_mutex);
 }
 
 void source_count_skipped(struct store *store, struct bytes name)
@@ -159,6 +156,8 @@ int store_source_each(struct store *store,
 
 	pthread_mutex_lock(&store->settings_mutex);
 	for (struct source *s = store->sources; s && rc == 0; s = s->next) {
+		if (!s->known)
+			continue;
 		struct store_source source = {bytes_of(s->name), s->position, s->time_us, s->events,
 					      s->skipped};
 		rc = each(context, &source);
@@ -167,15 +166,15 @@ int store_source_each(struct store *store,
 	return rc;
 }
 
-static int forget(struct store *store, struct bytes name, struct db_batch *batch,
-		  struct error *error)
+static int put_forgetting(struct store *store, struct bytes name, struct db_batch *batch,
+			  struct error *error)
 {
 	_cleanup_(buffer_free) struct buffer key = {0};
 	_cleanup_(buffer_free) struct buffer details = {0};
 
 	pthread_mutex_lock(&store->settings_mutex);
 	struct source *s = *find(store, name);
-	bool known = is_named(s, name);
+	bool known = is_named(s, name) && s->known;
 	uint64_t position = known ? s->position : 0;
 	pthread_mutex_unlock(&store->settings_mutex);
 	if (!known)
@@ -192,22 +191,28 @@ static int forget(struct store *store, struct bytes name, struct db_batch *batch
 	return record_put_ops(store, batch, "offsets-set", buffer_bytes(&details));
 }
 
-int store_source_forget(struct store *store, struct bytes name, struct error *error)
+int store_sources_forget(struct store *store, const struct bytes *names, size_t count,
+			 struct error *error)
 {
 	struct db_batch *batch = commit_turn_start(store);
-	int rc = forget(store, name, batch, error);
+	uint64_t record = store->commit.next_record[STORE_OPS_EVENT];
+	int rc = 0;
 
+	for (size_t i = 0; i < count && rc == 0; i++)
+		rc = put_forgetting(store, names[i], batch, error);
 	if (rc == 0)
-		rc = db_write(store->db, batch, true, error);
-	if (rc == 0) {
-		pthread_mutex_lock(&store->settings_mutex);
-		struct source **at = find(store, name);
-		struct source *s = *at;
-		*at = s->next;
-		free(s->name);
-		free(s);
-		pthread_mutex_unlock(&store->settings_mutex);
+		rc = commit_write(store, true, error);
+	if (rc < 0)
+		store->commit.next_record[STORE_OPS_EVENT] = record;
+	pthread_mutex_lock(&store->settings_mutex);
+	for (size_t i = 0; i < count && rc == 0; i++) {
+		struct source *s = *find(store, names[i]);
+		assert(s);
+		s->known = false;
+		s->position = s->events = s->skipped = 0;
+		s->time_us = 0;
 	}
+	pthread_mutex_unlock(&store->settings_mutex);
 	commit_turn_end(store);
 	return rc;
 }

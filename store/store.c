@@ -13,7 +13,7 @@
 #define MAX_DOCUMENT_DEFAULT (UINT64_C(8) << 20)
 
 /* Who has the store open, as the record 'U' says it. */
-struct run {
+struct tenure {
 	bool running;
 	char boot_id[BOOT_ID_MAX];
 	uint64_t dev;
@@ -71,7 +71,7 @@ static int load_identity(struct store *store, struct error *error)
 	if (rc <= 0)
 		return rc < 0 ? rc : error_set(error, -EBADMSG, "the store has no identity");
 	for (int i = 0; i < 16; i++)
-		sprintf(store->identity + 2 * i, "%02x", (unsigned char)v.bytes.p[i]);
+		sprintf(store->identity + 2 * (size_t)i, "%02x", (unsigned char)v.bytes.p[i]);
 	store->created_ms = (int64_t)get_le64(v.bytes.p + 16);
 	db_value_free(&v);
 	return 0;
@@ -212,13 +212,25 @@ static int make(struct store *store, struct error *error)
 	return rc;
 }
 
+/* True in a new database, also when its maker was killed before it had written anything. */
+static bool is_unmade(struct store *store)
+{
+	struct db_iterator *it = db_iterator_open(store->db, DB_META, false);
+	struct bytes k, v;
+
+	db_iterator_seek(it, BYTES(""));
+	bool empty = db_iterator_get(it, &k, &v, NULL) == 0;
+	db_iterator_close(it);
+	return empty;
+}
+
 /* ---- who ran last, and recovery ---- */
 
-static int load_run(struct store *store, struct run *ret_run, struct error *error)
+static int load_run(struct store *store, struct tenure *ret_run, struct error *error)
 {
 	struct db_value v = {0};
 
-	*ret_run = (struct run){0};
+	*ret_run = (struct tenure){0};
 	int rc = meta_get(store, key_meta('U'), 5, &v, error);
 	if (rc <= 0)
 		return rc;
@@ -237,7 +249,7 @@ static int load_run(struct store *store, struct run *ret_run, struct error *erro
 	return rc;
 }
 
-static void put_run(struct store *store, struct db_batch *batch, const struct run *run)
+static void put_run(struct store *store, struct db_batch *batch, const struct tenure *run)
 {
 	char value[5 + BOOT_ID_MAX + 16 + INCARNATION_SIZE];
 	uint32_t n = (uint32_t)strlen(run->boot_id);
@@ -251,7 +263,7 @@ static void put_run(struct store *store, struct db_batch *batch, const struct ru
 	meta_put(store, batch, 'U', value, 21 + n + INCARNATION_SIZE);
 }
 
-static bool same_place(const struct run *a, const struct run *b, const char *lock_incarnation)
+static bool same_place(const struct tenure *a, const struct tenure *b, const char *lock_incarnation)
 {
 	return a->dev == b->dev && a->ino == b->ino &&
 	       memcmp(a->incarnation, lock_incarnation, INCARNATION_SIZE) == 0;
@@ -281,7 +293,7 @@ static int skip_reserved(struct store *store, struct db_batch *batch)
 		struct collection *it = store->collections.by_id[i];
 		it->pending.position += bytes;
 		collection_put(store, batch, it);
-		collection_publish(it);
+		collection_publish_end(it);
 	}
 	put_le64(value, c->next_sequence);
 	put_le64(value + 8, c->position);
@@ -310,7 +322,7 @@ static int put_startup(struct store *store, struct db_batch *batch, uint64_t las
 /* Judges how the last run ended, goes past what it may have lost, and says that we run now. */
 static int start_run(struct store *store, const struct store_options *options, struct error *error)
 {
-	struct run last, now = {.running = true};
+	struct tenure last, now = {.running = true};
 	char incarnation[INCARNATION_SIZE];
 	uint64_t last_commit = store->commit.next_sequence - 1;
 	struct db_batch *batch = db_batch_new();
@@ -348,7 +360,7 @@ static int start_run(struct store *store, const struct store_options *options, s
 static int end_run(struct store *store, struct error *error)
 {
 	struct db_batch *batch = db_batch_new();
-	struct run run;
+	struct tenure run;
 	char value[16];
 
 	int rc = load_run(store, &run, error);
@@ -372,15 +384,14 @@ static int open_database(struct store *store, const struct store_options *option
 			 struct error *error)
 {
 	_cleanup_(buffer_free) struct buffer path = {0};
-	bool exists;
 
-	int rc = lock_take(store->path, options, &store->lock_fd, &exists, error);
+	int rc = lock_take(store->path, options, &store->lock_fd, error);
 	if (rc < 0)
 		return rc;
 	if (buffer_printf(&path, "%s/db", store->path) < 0)
 		return -ENOMEM;
-	rc = db_open(path.p, !exists, options->read_only, &store->db, error);
-	if (rc == 0 && !exists)
+	rc = db_open(path.p, options->create, options->read_only, &store->db, error);
+	if (rc == 0 && options->create && is_unmade(store))
 		rc = make(store, error);
 	return rc;
 }
@@ -458,33 +469,51 @@ void store_config_get(struct store *store, struct store_config *ret_config)
 	pthread_mutex_unlock(&store->settings_mutex);
 }
 
-int store_config_set(struct store *store, const struct store_config *config, struct error *error)
+static int config_check(const struct store_config *c, struct error *error)
 {
-	char value[11] = {(char)config->snapshots, (char)config->visibility};
-
-	if ((unsigned)config->snapshots > STORE_SNAPSHOTS_NONE ||
-	    (unsigned)config->visibility > STORE_VISIBLE_DURABLE ||
-	    (unsigned)config->on_decode_error > STORE_DECODE_ERROR_TO_DLQ)
+	if ((unsigned)c->snapshots > STORE_SNAPSHOTS_NONE ||
+	    (unsigned)c->visibility > STORE_VISIBLE_DURABLE ||
+	    (unsigned)c->on_decode_error > STORE_DECODE_ERROR_TO_DLQ)
 		return error_set(error, -EINVAL, "a setting has no such value");
-	if (config->max_document_bytes < 1 || config->max_document_bytes > STORE_DOCUMENT_LIMIT)
+	if (c->max_document_bytes < 1 || c->max_document_bytes > STORE_DOCUMENT_LIMIT)
 		return error_set(error, -EINVAL, "max_document_bytes must be from 1 to %llu",
 				 (unsigned long long)STORE_DOCUMENT_LIMIT);
-	put_le64(value + 2, config->max_document_bytes);
-	value[10] = (char)config->on_decode_error;
-	struct db_batch *batch = commit_turn_start(store);
-	meta_put(store, batch, 'K', value, sizeof(value));
-	int rc = db_write(store->db, batch, true, error);
-	if (rc == 0) {
-		pthread_mutex_lock(&store->settings_mutex);
-		store->config = *config;
-		pthread_mutex_unlock(&store->settings_mutex);
-		atomic_store(&store->max_document_bytes, config->max_document_bytes);
-	}
+	return 0;
+}
+
+static int config_write(struct store *store, const struct store_config *c, struct error *error)
+{
+	char value[11] = {(char)c->snapshots, (char)c->visibility};
+
+	put_le64(value + 2, c->max_document_bytes);
+	value[10] = (char)c->on_decode_error;
+	meta_put(store, store->commit.db_batch, 'K', value, sizeof(value));
+	int rc = commit_write(store, true, error);
+	if (rc < 0)
+		return rc;
+	pthread_mutex_lock(&store->settings_mutex);
+	store->config = *c;
+	pthread_mutex_unlock(&store->settings_mutex);
+	atomic_store(&store->max_document_bytes, c->max_document_bytes);
+	return 0;
+}
+
+int store_config_change(struct store *store,
+			int (*change)(void *context, struct store_config *config,
+				      struct error *error),
+			void *context, struct error *error)
+{
+	commit_turn_start(store);
+	struct store_config config = store->config;
+	int rc = change(context, &config, error);
+	if (rc == 0)
+		rc = config_check(&config, error);
+	if (rc == 0)
+		rc = config_write(store, &config, error);
 	commit_turn_end(store);
 	return rc;
 }
 
-/* A value and two snapshots, and room for what escapes add to them. */
 uint64_t store_line_limit(struct store *store)
 {
 	return 4 * atomic_load(&store->max_document_bytes) + (64 << 10);
@@ -515,7 +544,7 @@ int store_floor_set(struct store *store, uint64_t sequence, struct error *error)
 	if (rc == 0 && sequence > store_floor(store)) {
 		put_le64(value, sequence);
 		meta_put(store, batch, 'L', value, 8);
-		rc = db_write(store->db, batch, true, error);
+		rc = commit_write(store, true, error);
 		if (rc == 0)
 			atomic_store(&store->floor, sequence);
 	}
@@ -531,6 +560,30 @@ const struct store_gap *store_gaps(struct store *store, size_t *ret_count)
 
 /* ---- numbers ---- */
 
+/* Bytes of the log's positions from there on that no line has. */
+static uint64_t holes_behind(struct store *store, uint64_t position)
+{
+	uint64_t behind, ahead, bytes = 0;
+
+	for (size_t i = 0; i < store->gap_count; i++)
+		if (store_stream_tell(store, 0, store->gaps[i].from - 1, &behind, NULL) == 0 &&
+		    store_stream_seek(store, 0, store->gaps[i].to, &ahead, NULL) == 0 &&
+		    ahead > position)
+			bytes += ahead - (behind > position ? behind : position);
+	return bytes;
+}
+
+/* The floor's, unless that lies in a gap. */
+static uint64_t first_sequence(struct store *store)
+{
+	uint64_t first = store_floor(store);
+
+	for (size_t i = 0; i < store->gap_count; i++)
+		if (store->gaps[i].from <= first && first <= store->gaps[i].to)
+			first = store->gaps[i].to + 1;
+	return first;
+}
+
 int store_stats_get(struct store *store, struct store_stats *ret_stats)
 {
 	struct store_stream stream;
@@ -542,15 +595,15 @@ int store_stats_get(struct store *store, struct store_stats *ret_stats)
 		.created_ms = store->created_ms,
 		.last_end = store->last_end,
 		.last_sequence = stream.last_sequence,
-		.log_bytes = stream.end - stream.base,
+		.log_bytes = stream.end - stream.base - holes_behind(store, stream.base),
 		.disk_bytes = db_disk_bytes(store->db),
 		.commits = atomic_load(&store->commits),
 		.events = atomic_load(&store->written_events),
 		.syncs = atomic_load(&store->syncs),
 	};
 	memcpy(ret_stats->identity, store->identity, sizeof(ret_stats->identity));
-	if (stream.base < stream.end)
-		ret_stats->first_sequence = store_floor(store);
+	if (ret_stats->log_bytes)
+		ret_stats->first_sequence = first_sequence(store);
 	return 0;
 }
 

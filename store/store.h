@@ -49,10 +49,16 @@ struct store_config {
 };
 
 void store_config_get(struct store *store, struct store_config *ret_config);
-/* -EINVAL if a value is out of range; then nothing has changed. */
-int store_config_set(struct store *store, const struct store_config *config, struct error *error);
+/* Gives the configuration to `change` and puts what that makes of it into force; nobody else
+ * changes it meanwhile. -EINVAL if a value is out of range, or what `change` returns: then it is as
+ * before. */
+int store_config_change(struct store *store,
+			int (*change)(void *context, struct store_config *config,
+				      struct error *error),
+			void *context, struct error *error);
 
-/* The longest input line that could hold an event within the limits, in bytes. */
+/* The longest input line that is taken, in bytes: four documents of the largest size, so that a
+ * value and two snapshots have room for their escapes. */
 uint64_t store_line_limit(struct store *store);
 
 /* ---- writing ---- */
@@ -102,22 +108,22 @@ struct store_batch *store_batch_new(struct store *store);
 void store_batch_free(struct store_batch *batch);
 void store_batch_clear(struct store_batch *batch);
 size_t store_batch_count(const struct store_batch *batch);
-/* Bytes that the batch holds. */
-size_t store_batch_size(const struct store_batch *batch);
 /* Adds one event. -EINVAL, -EFBIG (key, document or line over its limit): the batch is as before.
  */
 int store_batch_add(struct store_batch *batch, const struct store_event *event,
 		    struct error *error);
 
 /*
- * A source's position after this batch. `position` is compared with the stored one at the commit:
+ * A source's position after this batch; the name is copied: UTF-8 without NUL, 1 to STORE_NAME_MAX
+ * bytes, else -EINVAL. `position` is compared with the stored one at the commit:
  * not above it and `time_us` not newer than the newest seen: the batch is skipped whole, it has
  * been here before; not above it and newer: -ESTALE, this is another server. time_us is 0 where
  * the producer gives none.
  */
 int store_batch_source(struct store_batch *batch, struct bytes name, uint64_t position,
 		       int64_t time_us);
-/* Adds an ops event, recorded in the same commit. `details` is a JSON object's text or absent. */
+/* Adds an ops event, recorded in the same commit. `details` is a JSON object's text, copied and not
+ * checked, or absent. */
 int store_batch_ops(struct store_batch *batch, const char *type, struct bytes details);
 
 /* Adds a dead letter, kept in the same commit: `members` are those of its JSON object behind
@@ -179,7 +185,7 @@ struct store_stream {
 	uint64_t end;	 /* position behind the newest event */
 	uint64_t events; /* how many it has ever had */
 	uint64_t last_sequence;
-	int64_t last_ms; /* commit time of the newest event; the store's birth if there is none */
+	int64_t last_ms; /* commit time of the newest event; the birth if there is none */
 };
 
 int store_stream_stat(struct store *store, uint32_t collection, struct store_stream *ret_stream);
@@ -188,7 +194,8 @@ uint64_t store_stream_end(struct store *store, uint32_t collection);
 /* The position of the first event whose sequence is above `sequence`; the end if there is none. */
 int store_stream_seek(struct store *store, uint32_t collection, uint64_t sequence,
 		      uint64_t *ret_position, struct error *error);
-/* The position behind the last event whose sequence is below or equal to `sequence`. */
+/* The position behind the last event whose sequence is below or equal to `sequence`; 0 if there is
+ * none on the disk. */
 int store_stream_tell(struct store *store, uint32_t collection, uint64_t sequence,
 		      uint64_t *ret_position, struct error *error);
 /*
@@ -213,7 +220,7 @@ struct store_event_info {
 	int64_t timestamp_ms; /* the producer's */
 	int64_t commit_ms;
 	uint32_t length;     /* of the line, with its \n */
-	unsigned char flags; /* the store's own */
+	unsigned char flags; /* the store's own, see keys.h */
 };
 
 /* One event; its line is appended to `line` unless that is NULL. -ENOENT: trimmed or not yet. */
@@ -228,7 +235,7 @@ int store_event_cursor_open(struct store *store, uint32_t collection, uint64_t f
 int store_event_cursor_next(struct store_event_cursor *cursor, uint64_t *ret_sequence,
 			    struct error *error);
 /* Goes on with the first event whose sequence is at least `from`. */
-int store_event_cursor_seek(struct store_event_cursor *cursor, uint64_t from);
+void store_event_cursor_seek(struct store_event_cursor *cursor, uint64_t from);
 void store_event_cursor_close(struct store_event_cursor *cursor);
 
 /* ---- documents ---- */
@@ -252,7 +259,7 @@ int store_document_cursor_open(struct store *store, uint32_t collection,
 int store_document_cursor_next(struct store_document_cursor *cursor, struct bytes *ret_key,
 			       struct store_document *ret_document, struct error *error);
 /* Goes on with `key` itself or what follows it; an absent key: from the start. */
-int store_document_cursor_seek(struct store_document_cursor *cursor, struct bytes key);
+void store_document_cursor_seek(struct store_document_cursor *cursor, struct bytes key);
 void store_document_cursor_close(struct store_document_cursor *cursor);
 
 /* ---- sources ---- */
@@ -268,8 +275,9 @@ struct store_source {
 /* Calls `each` for every source in the order of names, until it returns other than 0. */
 int store_source_each(struct store *store,
 		      int (*each)(void *context, const struct store_source *source), void *context);
-/* Forgets a source's position, recorded as an ops event. -ENOENT. */
-int store_source_forget(struct store *store, struct bytes name, struct error *error);
+/* Forgets the positions of sources, all or none, each recorded as an ops event. -ENOENT. */
+int store_sources_forget(struct store *store, const struct bytes *names, size_t count,
+			 struct error *error);
 
 /* ---- records beside the log: ops events and dead letters, numbered 1, 2, 3 … ---- */
 
@@ -282,8 +290,9 @@ int store_record_get(struct store *store, enum store_record_kind kind, uint64_t 
 /* 1 and the first number above `after`, 0 if there is none. */
 int store_record_next(struct store *store, enum store_record_kind kind, uint64_t after,
 		      uint64_t *ret_number, struct error *error);
-/* When the newest record was written; the store's birth if there is none. */
-int64_t store_record_last_ms(struct store *store, enum store_record_kind kind);
+/* The newest record's number and when it was written; 0 and the store's birth if there is none. */
+int store_record_last(struct store *store, enum store_record_kind kind, uint64_t *ret_number,
+		      int64_t *ret_ms);
 
 /* ---- the state of things ---- */
 
@@ -306,7 +315,8 @@ int store_stats_get(struct store *store, struct store_stats *ret_stats);
 /* Bytes on disk and bytes that may still be written, for statfs. */
 int store_room(struct store *store, uint64_t *ret_used, uint64_t *ret_free);
 
-/* Verifies every invariant of a store that was opened read-only; calls `report` for each fault.
- * Returns the number of faults. */
+/* Verifies the invariants of the log, its index, its positions and counts, and of the documents, in
+ * a store that was opened read-only; calls `report` for each fault. Returns the number of faults.
+ */
 int store_check(struct store *store, void (*report)(void *context, const char *fault),
 		void *context);

@@ -53,7 +53,7 @@ static int next_position(struct store *store, struct db_iterator *it, uint32_t c
 			 uint64_t *ret_position, struct error *error)
 {
 	struct bytes k, v;
-	uint64_t first;
+	uint64_t first = 0;
 	struct index_entry entry;
 	struct block block;
 
@@ -145,7 +145,7 @@ static int place_in_collection(struct store *store, uint32_t collection, uint64_
 	struct key key = key_index('S', collection, sequence);
 	struct index_entry entry;
 	struct bytes k, v;
-	uint64_t first;
+	uint64_t first = 0;
 	bool more = false;
 
 	db_iterator_seek_back(it, KEY_BYTES(key));
@@ -188,7 +188,7 @@ int store_stream_seek(struct store *store, uint32_t collection, uint64_t sequenc
 	struct place place = {0};
 	uint64_t floor = store_floor(store);
 
-	if (sequence + 1 < floor)
+	if (sequence < floor - 1)
 		sequence = floor - 1;
 	if (sequence == 0 && store->gap_count == 0) {
 		*ret_position = 0;
@@ -283,7 +283,7 @@ static uint64_t sequence_at(const struct block *b, size_t offset)
 static int copy_block(struct store *store, const struct block *b, struct copy *copy)
 {
 	if (copy->position < b->position || copy->position >= block_end(b))
-		return copy->done ? 0 : -EBADMSG;
+		return 0; /* a hole */
 	size_t offset = copy->position - b->position;
 	if (!copy->done && b->first < store_floor(store)) {
 		int rc = check_floor(store, sequence_at(b, offset));
@@ -318,9 +318,12 @@ static int read_log(struct store *store, struct copy *copy, struct error *error)
 	struct db_iterator *log = db_iterator_open(store->db, DB_LOG, copy->size >= SCAN_SIZE);
 	struct bytes k, v;
 	struct block b;
-	uint64_t start;
+	uint64_t start = 0;
 
 	int rc = block_of_position(store, log, 0, copy->position, &b, &start, error);
+	if (rc == -ENOENT)
+		rc = error_set(error, -EBADMSG, "the log has no block for position %llu",
+			       (unsigned long long)copy->position);
 	while (rc == 0 && (rc = copy_block(store, &b, copy)) > 0 && copy->done < copy->size) {
 		db_iterator_next(log);
 		rc = db_iterator_get(log, &k, &v, error);
@@ -379,7 +382,7 @@ static int read_collection(struct store *store, uint32_t collection, struct copy
 	struct db_iterator *log = db_iterator_open(store->db, DB_LOG, scan);
 	struct key key = key_index('P', collection, copy->position);
 	struct bytes k, v;
-	uint64_t at;
+	uint64_t at = 0;
 	int rc;
 
 	db_iterator_seek_back(index, KEY_BYTES(key));
@@ -422,7 +425,7 @@ int store_stream_line(struct store *store, uint32_t collection, uint64_t positio
 {
 	struct db_iterator *log = db_iterator_open(store->db, DB_LOG, false);
 	struct block b;
-	uint64_t at;
+	uint64_t at = 0;
 
 	int rc = block_of_position(store, log, collection, position, &b, &at, error);
 	const char *line = rc == 0 ? b.lines.p : NULL;

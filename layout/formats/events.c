@@ -44,11 +44,10 @@ static const struct bytes field_names[FIELD_COUNT] = {
 	[FIELD_DELIVERY] = {"delivery", 8},
 };
 
-static int events_open(struct store *store, struct bytes source, struct format_state **ret_state)
+static int events_open(struct bytes source, struct format_state **ret_state)
 {
 	struct format_state *state = calloc(1, sizeof(*state));
 
-	(void)store;
 	(void)source;
 	if (!state)
 		return -ENOMEM;
@@ -380,9 +379,6 @@ static int events_line(struct format_state *state, struct store_batch *batch, st
 }
 
 const struct format format_events = {
-	.name = "events",
-	.about = "one JSON event a line: type and key are needed; value, timestamp_ms, metadata, "
-		 "before_snapshot and after_snapshot may be there",
 	.open = events_open,
 	.line = events_line,
 	.close = events_close,

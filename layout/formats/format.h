@@ -9,11 +9,9 @@
 struct format_state; /* what one open handle keeps between lines; NULL is allowed for a format */
 
 struct format {
-	const char *name;  /* as in in/NAME */
-	const char *about; /* one sentence for README.md */
-	bool has_source;   /* in/NAME@SOURCE exists; lines carry positions */
+	bool has_source; /* in/NAME@SOURCE exists; lines carry positions */
 	/* 0 or -ENOMEM. `source` is the source's name, copied. */
-	int (*open)(struct store *store, struct bytes source, struct format_state **ret_state);
+	int (*open)(struct bytes source, struct format_state **ret_state);
 	/*
 	 * Takes one line. Events go to `batch`; the caller commits it when the format says so:
 	 * FORMAT_COMMIT_ANY: what the batch holds may be committed whenever it suits (one write's
@@ -25,6 +23,9 @@ struct format {
 	 */
 	int (*line)(struct format_state *state, struct store_batch *batch, struct bytes line,
 		    bool dead_letters, struct error *error);
+	/* A line was refused before the format saw it, and an open transaction with it. May be
+	 * NULL. */
+	void (*fail)(struct format_state *state, int code, const struct error *reason);
 	void (*close)(struct format_state *state);
 };
 

@@ -320,19 +320,6 @@ static int scan_error(const struct scan *s, struct bytes text, struct error *err
 			 s->fault);
 }
 
-ssize_t json_scan(struct bytes text, struct bytes *ret_value, struct error *error)
-{
-	struct scan s;
-
-	scan_start(&s, text.p, text.p + text.n);
-	skip_space(&s);
-	const char *start = s.p;
-	if (!scan_value(&s))
-		return scan_error(&s, text, error);
-	*ret_value = (struct bytes){start, (size_t)(s.p - start)};
-	return s.p - text.p;
-}
-
 int json_check(struct bytes text, struct error *error)
 {
 	struct scan s;
@@ -461,23 +448,6 @@ int json_walk_end(const struct json_walk *walk)
 	struct bytes rest = {walk->p, (size_t)(walk->end - walk->p)};
 
 	return walk->more || !json_text_is_blank(rest) ? -EINVAL : 0;
-}
-
-int json_member(struct bytes object, const char *name, struct bytes *ret_value)
-{
-	struct json_walk walk;
-	struct bytes raw, value;
-	int found = -ENOENT, rc;
-
-	if (json_walk_start(&walk, object) < 0 || !walk.object)
-		return -EINVAL;
-	while ((rc = json_walk_next(&walk, &raw, &value)) > 0) {
-		if (json_name_is(raw, name)) {
-			*ret_value = value;
-			found = 0;
-		}
-	}
-	return rc < 0 ? rc : found;
 }
 
 /* ---- what strings say ---- */

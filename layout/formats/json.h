@@ -9,12 +9,6 @@
 
 #define JSON_DEPTH_MAX 512
 
-/*
- * Scans one value at the start of `text` (white space before it allowed). Returns the offset just
- * behind it and sets *ret_value to it, or -EINVAL with the byte offset and the fault in `error`.
- * Bytes that are not UTF-8 are accepted inside strings; NUL and other control bytes are not.
- */
-ssize_t json_scan(struct bytes text, struct bytes *ret_value, struct error *error);
 /* 0 if the whole text is exactly one value with white space around it. */
 int json_check(struct bytes text, struct error *error);
 
@@ -56,10 +50,6 @@ size_t json_name_find(struct bytes raw, const struct bytes *words, size_t count)
 
 /* True if the text is empty or white space. */
 bool json_text_is_blank(struct bytes text);
-
-/* Finds a member of an object; the last one of that name wins. 0, -ENOENT, -EINVAL (no object, or
- * no JSON). */
-int json_member(struct bytes object, const char *name, struct bytes *ret_value);
 
 /* Appends what a JSON string (with its quotes) says. -EINVAL: no string, or a lone surrogate;
  * -ENOMEM. The buffer is then as before. */

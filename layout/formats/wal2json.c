@@ -14,11 +14,10 @@
 
 #define KEEP_BUFFER_MAX (4 << 20) /* a handle does not keep the room of its largest transaction */
 
-static int wal2json_open(struct store *store, struct bytes source, struct format_state **ret_state)
+static int wal2json_open(struct bytes source, struct format_state **ret_state)
 {
 	struct format_state *state = calloc(1, sizeof(*state));
 
-	(void)store;
 	if (!state)
 		return -ENOMEM;
 	if (buffer_add_bytes(&state->source, source) < 0) {
@@ -222,6 +221,13 @@ static int take(struct format_state *state, struct store_batch *batch, struct er
 			 state->line.action);
 }
 
+static void wal2json_fail(struct format_state *state, int code, const struct error *reason)
+{
+	drop(state, WAL_TOLD_NOT);
+	state->failed = code;
+	state->failure = *reason;
+}
+
 /*
  * A fault drops the transaction. Its first reason is told again for each line up to the next B:
  * whoever writes on after a short write is to hear what was wrong, not that the B is missing.
@@ -242,18 +248,14 @@ static int wal2json_line(struct format_state *state, struct store_batch *batch, 
 		return rc;
 	if (!reason.text[0])
 		error_set(&reason, rc, "no memory for a transaction's rows");
-	drop(state, WAL_TOLD_NOT);
-	state->failed = rc;
-	state->failure = reason;
+	wal2json_fail(state, rc, &reason);
 	return error_set(error, rc, "%s", reason.text);
 }
 
 const struct format format_wal2json = {
-	.name = "wal2json",
-	.about = "the lines of PostgreSQL's output plugin wal2json, format version 2, with the "
-		 "options include-lsn, include-timestamp and include-pk",
 	.has_source = true,
 	.open = wal2json_open,
 	.line = wal2json_line,
+	.fail = wal2json_fail,
 	.close = wal2json_close,
 };

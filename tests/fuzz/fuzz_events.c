@@ -25,7 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct store_batch *batch = store_batch_new(NULL);
 	struct format_state *state;
 
-	MUST(format_events.open(NULL, BYTES(""), &state) == 0);
+	MUST(format_events.open(BYTES(""), &state) == 0);
 	while (fuzz_line(&input, &line)) {
 		size_t before = store_batch_count(batch);
 		struct error error = {""};

@@ -53,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct store_batch *batch = store_batch_new(NULL);
 	struct format_state *state;
 
-	MUST(format_wal2json.open(NULL, BYTES("a \"source\""), &state) == 0);
+	MUST(format_wal2json.open(BYTES("a \"source\""), &state) == 0);
 	while (fuzz_line(&input, &line)) {
 		struct error error = {""};
 		int rc = format_wal2json.line(state, batch, line, true, &error);

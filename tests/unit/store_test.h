@@ -86,6 +86,18 @@ static inline struct store_event event_put(const char *key, const char *value)
 				    .timestamp_ms = 7};
 }
 
+static inline int copy_config(void *context, struct store_config *config, struct error *error)
+{
+	(void)error;
+	*config = *(const struct store_config *)context;
+	return 0;
+}
+
+static inline int set_config(struct store *store, struct store_config *config)
+{
+	return store_config_change(store, copy_config, config, &test_error);
+}
+
 /* Commits one event; the sequence, or a negative errno. */
 static inline int64_t commit_event(struct store *store, const struct store_event *event)
 {

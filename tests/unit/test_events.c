@@ -11,7 +11,7 @@ static struct error error;
 
 static void start(void)
 {
-	CHECK(format_events.open(NULL, BYTES(""), &state) == 0);
+	CHECK(format_events.open(BYTES(""), &state) == 0);
 	batch = store_batch_new(NULL);
 }
 

@@ -132,17 +132,6 @@ static void test_string_lengths(void)
 	}
 }
 
-static void test_scan(void)
-{
-	struct bytes value;
-
-	CHECK(json_scan(BYTES(" {\"a\":1} x"), &value, NULL) == 8);
-	CHECK(bytes_equal(value, BYTES("{\"a\":1}")));
-	CHECK(json_scan(BYTES("1.10,"), &value, NULL) == 4);
-	CHECK(bytes_equal(value, BYTES("1.10")));
-	CHECK(json_scan(BYTES(","), &value, NULL) == -EINVAL);
-}
-
 static void test_walk(void)
 {
 	struct json_walk walk;
@@ -192,19 +181,6 @@ static void test_walk_inside(void)
 	CHECK(json_walk_start(&walk, BYTES("[[]}")) == 0);
 	CHECK(json_walk_name(&walk, &name) == 1 && json_walk_enter(&walk, &list) == 0);
 	CHECK(json_walk_name(&list, &name) == 0 && json_walk_leave(&walk, &list) == -EINVAL);
-}
-
-static void test_member(void)
-{
-	struct bytes value;
-
-	CHECK(json_member(BYTES("{\"a\":1,\"b\":2,\"a\":3}"), "a", &value) == 0);
-	CHECK(bytes_equal(value, BYTES("3")));
-	CHECK(json_member(BYTES("{\"\\u0061\":4}"), "a", &value) == 0);
-	CHECK(bytes_equal(value, BYTES("4")));
-	CHECK(json_member(BYTES("{\"a\":1}"), "b", &value) == -ENOENT);
-	CHECK(json_member(BYTES("[1]"), "b", &value) == -EINVAL);
-	CHECK(json_member(BYTES("{\"a\":}"), "a", &value) == -EINVAL);
 }
 
 static void test_names(void)
@@ -392,10 +368,8 @@ int main(void)
 	RUN(test_depth);
 	RUN(test_faults_are_told);
 	RUN(test_string_lengths);
-	RUN(test_scan);
 	RUN(test_walk);
 	RUN(test_walk_inside);
-	RUN(test_member);
 	RUN(test_names);
 	RUN(test_decode);
 	RUN(test_integers);

@@ -75,7 +75,7 @@ static int close_opened(struct opened *o)
 {
 	int rc = o->file ? layout_file_close(o->file, &test_error) : 0;
 
-	content_put(o->content);
+	content_free(o->content);
 	node_free(&o->node);
 	return rc;
 }
@@ -141,7 +141,7 @@ static void without_snapshots(struct store *s)
 
 	store_config_get(s, &c);
 	c.snapshots = STORE_SNAPSHOTS_NONE;
-	CHECK(store_config_set(s, &c, NULL) == 0);
+	CHECK(set_config(s, &c) == 0);
 }
 
 static void write_three(struct store *s)
@@ -209,7 +209,7 @@ static void a_moved_floor_gives_new_nodes(void)
 	close_opened(&fresh);
 	/* A reader that is overtaken inside a line gets its rest, one GAP line, and goes on. */
 	const char *rest = read_from(tail.file, 1, 50);
-	CHECK(strncmp(rest, LINE_1 + 1, strlen(LINE_1) - 1) == 0);
+	CHECK(strncmp(rest, &LINE_1[1], strlen(LINE_1) - 1) == 0);
 	CHECK(strcmp(rest + strlen(LINE_1) - 1, GAP("2", "2", "retention") LINE_3) == 0);
 	CHECK(strcmp(read_from(tail.file, strlen(LINE_1), 1000),
 		     GAP("2", "2", "retention") LINE_3) == 0); /* the same again */
@@ -279,7 +279,20 @@ static void a_recovery_shows_as_a_gap_line(void)
 	snprintf(expected, sizeof(expected), "%s%s%s", LINE_3, line, last);
 	CHECK(path_reads(l, "feed/.tail@2", expected));
 	CHECK(path_reads(l, "feed/.tail@3", expected + strlen(LINE_3)));
+	/* Overtaken with the hole still ahead, and numbers that leave it out. */
+	struct opened tail;
+	struct store_stats stats;
+	CHECK(open_path(l, "feed/.tail", O_RDONLY, &tail) == 0);
+	CHECK(store_floor_set(s, 3, NULL) == 0);
+	snprintf(expected, sizeof(expected), "%s%s%s%s", GAP("1", "2", "retention"), LINE_3, line,
+		 last);
+	CHECK(strcmp(read_from(tail.file, 0, 1000), expected) == 0);
+	close_opened(&tail);
+	CHECK(store_stats_get(s, &stats) == 0);
+	CHECK(stats.log_bytes == strlen(LINE_3) + strlen(last) && stats.first_sequence == 3);
 	CHECK(store_floor_set(s, 4, NULL) == 0); /* the floor inside the gap */
+	CHECK(store_stats_get(s, &stats) == 0);
+	CHECK(stats.log_bytes == strlen(last) && stats.first_sequence == gap[0].to + 1);
 	CHECK(path_reads(l, "feed/log.ndjson", last));
 	layout_close(l);
 	store_close(s);
@@ -360,6 +373,82 @@ static void a_bad_line_ends_the_write_before_it(void)
 	store_close(s);
 }
 
+/* Also with good lines before it in one write, and in the middle of a transaction. */
+static void a_long_line_takes_nothing_along(void)
+{
+	static const char good[] = "{\"type\":\"PUT\",\"key\":\"a:1\",\"value\":1}\n";
+	static const char begin[] = "{\"action\":\"B\",\"lsn\":\"0/1\","
+				    "\"timestamp\":\"2026-01-01 00:00:00+00\"}\n";
+	static const char row[] =
+		"{\"action\":\"I\",\"schema\":\"public\",\"table\":\"t\","
+		"\"columns\":[{\"name\":\"id\",\"type\":\"integer\",\"value\":1}],"
+		"\"pk\":[{\"name\":\"id\",\"type\":\"integer\"}]}\n";
+	struct store *s = open_store();
+	struct layout *l = open_layout(s);
+	struct opened o;
+	struct store_config c;
+
+	store_config_get(s, &c);
+	c.max_document_bytes = 1;
+	CHECK(set_config(s, &c) == 0);
+	size_t limit = store_line_limit(s);
+	char *text = calloc(1, limit + 1000);
+	strcpy(text, good);
+	strcat(text, good);
+	memset(text + strlen(text), 'x', limit + 1);
+	strcat(text, "\n");
+	CHECK(open_path(l, "in/events", O_WRONLY, &o) == 0);
+	CHECK(write_text(o.file, text) == 2 * (ssize_t)strlen(good));
+	CHECK(store_last_sequence(s) == 2);
+	CHECK(write_text(o.file, text + 2 * strlen(good)) == -EFBIG);
+	CHECK(write_text(o.file, good) > 0 && store_last_sequence(s) == 3);
+	close_opened(&o);
+	c.max_document_bytes = 1000;
+	CHECK(set_config(s, &c) == 0);
+	limit = store_line_limit(s);
+	free(text);
+	text = calloc(1, limit + 1000);
+	memset(text, 'x', limit + 1);
+	for (int with_end = 0; with_end < 2; with_end++) {
+		strcpy(text + limit + 1, with_end ? "\n" : "");
+		CHECK(open_path(l, "in/wal2json", O_WRONLY, &o) == 0);
+		CHECK(write_text(o.file, begin) > 0);
+		CHECK(write_text(o.file, row) > 0);
+		CHECK(write_text(o.file, text) == -EFBIG);
+		if (!with_end)
+			CHECK(write_text(o.file, "\n") == -EFBIG);
+		CHECK(write_text(o.file, row) == -EFBIG);
+		CHECK(write_text(o.file, "{\"action\":\"C\",\"lsn\":\"0/1\"}\n") == -EFBIG);
+		CHECK(store_last_sequence(s) == 3);
+		close_opened(&o);
+	}
+	free(text);
+	layout_close(l);
+	store_close(s);
+}
+
+static void a_last_line_is_synced_as_the_file_says(void)
+{
+	struct store *s = open_store();
+	struct layout *l = open_layout(s);
+	struct opened o;
+	struct store_stats before, after;
+	static const char line[] = "{\"type\":\"PUT\",\"key\":\"a:1\",\"value\":1}";
+
+	put(s, "a:1", "1"); /* the first one syncs in any case */
+	CHECK(open_path(l, "in/events", O_WRONLY | O_DSYNC, &o) == 0);
+	CHECK(store_stats_get(s, &before) == 0);
+	CHECK(layout_file_write(o.file, line, strlen(line), O_WRONLY | O_DSYNC, NULL) > 0);
+	CHECK(layout_file_flush(o.file, NULL) == 0);
+	CHECK(store_stats_get(s, &after) == 0);
+	CHECK(after.commits == before.commits + 1 && after.syncs == before.syncs + 1);
+	close_opened(&o);
+	CHECK(open_path(l, "in/wal2json@%FF", O_WRONLY, &o) == -ENOENT);
+	CHECK(open_path(l, "in/wal2json@%.", O_WRONLY, &o) == -ENOENT);
+	layout_close(l);
+	store_close(s);
+}
+
 static void a_long_line_is_refused_with_its_rest(void)
 {
 	struct store *s = open_store();
@@ -369,7 +458,7 @@ static void a_long_line_is_refused_with_its_rest(void)
 
 	store_config_get(s, &c);
 	c.max_document_bytes = 1;
-	CHECK(store_config_set(s, &c, NULL) == 0);
+	CHECK(set_config(s, &c) == 0);
 	size_t limit = store_line_limit(s);
 	char *text = malloc(limit + 2);
 	memset(text, 'x', limit + 1);
@@ -536,6 +625,8 @@ int main(void)
 	RUN_FRESH(lines_come_together_from_writes);
 	RUN_FRESH(a_bad_line_ends_the_write_before_it);
 	RUN_FRESH(a_long_line_is_refused_with_its_rest);
+	RUN_FRESH(a_long_line_takes_nothing_along);
+	RUN_FRESH(a_last_line_is_synced_as_the_file_says);
 	RUN_FRESH(listings_and_lookups_agree);
 	RUN_FRESH(cookies_find_their_way_back);
 	RUN_FRESH(fixed_nodes_come_back_from_their_numbers);

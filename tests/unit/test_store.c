@@ -46,12 +46,12 @@ static void snapshots_follow_the_setting(void)
 
 	store_config_get(s, &c);
 	c.snapshots = STORE_SNAPSHOTS_BEFORE;
-	CHECK(store_config_set(s, &c, NULL) == 0);
+	CHECK(set_config(s, &c) == 0);
 	put(s, "a:1", "1");
 	put(s, "a:1", "2");
 	CHECK(HAS(line_of(s, 2), "before_snapshot\":\"1\"") && !HAS(line_of(s, 2), "after_snap"));
 	c.snapshots = STORE_SNAPSHOTS_NONE;
-	CHECK(store_config_set(s, &c, NULL) == 0);
+	CHECK(set_config(s, &c) == 0);
 	put(s, "a:1", "3");
 	CHECK(!HAS(line_of(s, 3), "snapshot"));
 	struct store_event e = event_put("a:1", "4");
@@ -59,7 +59,7 @@ static void snapshots_follow_the_setting(void)
 	commit_event(s, &e);
 	CHECK(HAS(line_of(s, 4), "\"before_snapshot\":\"given\"}"));
 	c.max_document_bytes = 0;
-	CHECK(store_config_set(s, &c, NULL) == -EINVAL);
+	CHECK(set_config(s, &c) == -EINVAL);
 	store_close(s);
 	s = open_store();
 	store_config_get(s, &c);
@@ -103,6 +103,15 @@ static int patch_append(struct bytes value, struct bytes current, struct buffer 
 	return buffer_add_bytes(out, current) < 0 || buffer_add_bytes(out, value) < 0 ? -ENOMEM : 0;
 }
 
+static int patch_too_much(struct bytes value, struct bytes current, struct buffer *out,
+			  bool *ret_partial)
+{
+	(void)value;
+	(void)current;
+	*ret_partial = false;
+	return buffer_add(out, "0123456789", 10);
+}
+
 static void patches_see_the_document_in_order(void)
 {
 	struct store *s = open_store();
@@ -143,7 +152,7 @@ static void limits_are_refused_and_leave_nothing(void)
 
 	store_config_get(s, &c);
 	c.max_document_bytes = 1000;
-	CHECK(store_config_set(s, &c, NULL) == 0);
+	CHECK(set_config(s, &c) == 0);
 	buffer_reserve(&big, 5000);
 	memset(big.p, 'k', 5000);
 	e.key = (struct bytes){big.p, 4097};
@@ -303,6 +312,62 @@ static void after_a_reboot_nothing_is_given_twice(void)
 	CHECK(check_store(print_fault) == 0);
 }
 
+/* Documents of all kinds, which a crash leaves to the replay. */
+static void write_binary(struct store *s)
+{
+	char value[700];
+	struct store_event e = event_put("b:\t\"\\1", "");
+
+	memset(value, 0xfe, sizeof(value));
+	e.value = (struct bytes){value, sizeof(value)};
+	commit_event(s, &e);
+	put(s, "b:2", "{\"a\":\"\x01\\u0001\"}");
+	put(s, "b:3", "");
+	put(s, "b:4", "gone");
+	e = (struct store_event){.type = STORE_DELETE, .key = BYTES("b:4")};
+	commit_event(s, &e);
+	e = (struct store_event){.type = STORE_MESSAGE, .key = BYTES("b:5")};
+	commit_event(s, &e);
+}
+
+static void a_replay_reads_lines_back(void)
+{
+	struct store *s = open_store();
+	struct store_event e = {.type = STORE_PUT, .key = BYTES("b:9")};
+
+	CHECK(commit_event(s, &e) == -EINVAL); /* a PUT without a value */
+	store_close(s);
+	crash_after(write_binary, "boot-1");
+	CHECK(check_store(print_fault) == 0);
+	s = open_store();
+	const char *binary = document_of(s, "b", "b:\t\"\\1");
+	CHECK((unsigned char)binary[0] == 0xfe && (unsigned char)binary[699] == 0xfe);
+	CHECK(strlen(binary) == 700);
+	CHECK(strcmp(document_of(s, "b", "b:2"), "{\"a\":\"\x01\\u0001\"}") == 0);
+	CHECK(strcmp(document_of(s, "b", "b:3"), "") == 0);
+	CHECK(strcmp(document_of(s, "b", "b:4"), "(none)") == 0);
+	CHECK(strcmp(document_of(s, "b", "b:5"), "(none)") == 0);
+	store_close(s);
+	CHECK(check_store(print_fault) == 0);
+}
+
+/* Its maker was killed when the database was there and empty. */
+static void a_store_that_was_never_finished_is_made(void)
+{
+	struct db *db = NULL;
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/lock", test_directory);
+	fclose(fopen(path, "w"));
+	snprintf(path, sizeof(path), "%s/db", test_directory);
+	CHECK(db_open(path, true, false, &db, &test_error) == 0);
+	db_close(db);
+	struct store *s = open_store();
+	CHECK(put(s, "a:1", "1") == 1);
+	store_close(s);
+	CHECK(check_store(print_fault) == 0);
+}
+
 static void idle(struct store *s)
 {
 	(void)s;
@@ -352,9 +417,48 @@ static void sources_are_never_doubled_nor_mistaken(void)
 	store_close(s);
 	s = open_store();
 	CHECK(send(s, 200, 4900, &done) == 0 && done.skipped);
-	CHECK(store_source_forget(s, BYTES("nobody"), NULL) == -ENOENT);
-	CHECK(store_source_forget(s, BYTES("pg"), NULL) == 0);
+	struct bytes names[] = {BYTES("pg"), BYTES("nobody")};
+	CHECK(store_sources_forget(s, names, 2, NULL) == -ENOENT);
+	CHECK(send(s, 200, 4900, &done) == 0 && done.skipped); /* all or none */
+	CHECK(store_sources_forget(s, names, 1, NULL) == 0);
 	CHECK(send(s, 150, 6000, &done) == 0 && done.first == 3);
+	store_close(s);
+	CHECK(check_store(print_fault) == 0);
+}
+
+static void a_refused_batch_leaves_no_collection(void)
+{
+	struct store *s = open_store();
+	struct store_batch *b = store_batch_new(s);
+	struct store_committed done;
+	struct store_event e = event_put("ghost:1", "1");
+	uint32_t id;
+
+	CHECK(send(s, 100, 5000, &done) == 0);
+	CHECK(store_batch_add(b, &e, NULL) == 0);
+	CHECK(store_batch_source(b, BYTES("pg"), 100, 5000) == 0);
+	CHECK(store_commit(s, b, false, &done, NULL) == 0 && done.skipped);
+	CHECK(store_batch_add(b, &e, NULL) == 0);
+	CHECK(store_batch_source(b, BYTES("pg"), 50, 9000) == 0);
+	CHECK(store_commit(s, b, false, &done, NULL) == -ESTALE);
+	store_batch_clear(b);
+	e.patch = patch_append;
+	struct store_config c;
+	store_config_get(s, &c);
+	c.max_document_bytes = 1;
+	CHECK(set_config(s, &c) == 0 && put(s, "s:1", "x") > 0);
+	e.key = BYTES("ghost:2");
+	CHECK(store_batch_add(b, &e, NULL) == 0 && store_batch_add(b, &e, NULL) == 0);
+	e.patch = patch_too_much;
+	CHECK(store_batch_add(b, &e, NULL) == 0);
+	CHECK(store_commit(s, b, false, &done, NULL) == -EFBIG);
+	CHECK(store_collection_find(s, BYTES("ghost"), &id) == -ENOENT);
+	CHECK(put(s, "later:1", "1") > 0);
+	CHECK(store_collection_find(s, BYTES("later"), &id) == 0 && id == 2);
+	CHECK(store_collection_count(s) == 2);
+	CHECK(store_batch_source(b, BYTES(""), 1, 1) == -EINVAL);
+	CHECK(store_batch_source(b, BYTES("\xff"), 1, 1) == -EINVAL);
+	store_batch_free(b);
 	store_close(s);
 	CHECK(check_store(print_fault) == 0);
 }
@@ -387,6 +491,45 @@ static void *write_batches(void *context)
 	}
 	store_batch_free(b);
 	return NULL;
+}
+
+static _Atomic bool reader_may_end;
+
+/* Whoever sees the end of a collection's stream finds the event by its sequence. */
+static void *follow_collection(void *context)
+{
+	struct store *s = context;
+	uint64_t position = 0;
+	uint32_t id;
+
+	while (store_collection_find(s, BYTES("w"), &id) < 0)
+		;
+	while (!reader_may_end) {
+		char p[4096];
+		struct store_event_info info;
+		ssize_t n = store_stream_read(s, id, position, p, sizeof(p), NULL);
+		if (n <= 0)
+			continue;
+		const char *last = memrchr(p, '\n', (size_t)n);
+		last = last ? memrchr(p, '\n', (size_t)(last - p)) : NULL;
+		uint64_t sequence = strtoull((last ? last + 1 : p) + 12, NULL, 10);
+		CHECK(store_event_get(s, sequence, &info, NULL, NULL) == 0);
+		position += last ? (size_t)(last + 1 - p) : 0;
+	}
+	return NULL;
+}
+
+static void readers_find_what_a_line_names(void)
+{
+	struct store *s = open_store();
+	pthread_t reader;
+
+	pthread_create(&reader, NULL, follow_collection, s);
+	for (int i = 0; i < 3000; i++)
+		put(s, "w:1", "1");
+	reader_may_end = true;
+	pthread_join(reader, NULL);
+	store_close(s);
 }
 
 static void writers_never_interleave(void)
@@ -535,6 +678,10 @@ int main(void)
 	RUN_FRESH(after_a_reboot_nothing_is_given_twice);
 	RUN_FRESH(a_reboot_of_an_idle_store_leaves_no_gap);
 	RUN_FRESH(sources_are_never_doubled_nor_mistaken);
+	RUN_FRESH(a_refused_batch_leaves_no_collection);
+	RUN_FRESH(a_replay_reads_lines_back);
+	RUN_FRESH(a_store_that_was_never_finished_is_made);
+	RUN_FRESH(readers_find_what_a_line_names);
 	RUN_FRESH(writers_never_interleave);
 	RUN_FRESH(damage_is_found);
 	return test_summary();

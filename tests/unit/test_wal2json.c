@@ -13,7 +13,7 @@ static struct error error;
 
 static void start(void)
 {
-	CHECK(format_wal2json.open(NULL, BYTES("default"), &state) == 0);
+	CHECK(format_wal2json.open(BYTES("default"), &state) == 0);
 	batch = store_batch_new(NULL);
 }
 
