@@ -346,7 +346,7 @@ int feed_stat_stream(struct layout *layout, const struct node *node, const struc
 		     struct stat *st, struct error *error)
 {
 	struct store_stream stream;
-	struct view view;
+	struct view view = {0};
 
 	int rc = store_stream_stat(layout->store, node->collection, &stream);
 	if (rc == 0)

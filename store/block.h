@@ -8,7 +8,7 @@
 #define BLOCK_FLAG_BASE64  1
 #define BLOCK_FLAG_PARTIAL 2
 /* Lines are gathered into blocks of about this size; one longer line is a block of its own. */
-#define BLOCK_TARGET (128 << 10)
+#define BLOCK_TARGET ((size_t)128 << 10)
 
 /* A parsed block; borrows the bytes it was parsed from. */
 struct block {

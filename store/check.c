@@ -148,7 +148,7 @@ static void check_index_sequence(struct check *c, const struct block *b, uint32_
 	struct tally *t = &c->tallies[collection];
 	struct key key = key_index('S', collection, t->first);
 	struct db_value v = {0};
-	struct index_entry entry;
+	struct index_entry entry = {0};
 
 	c->index_entries++;
 	if (db_get(c->store->db, DB_INDEX, KEY_BYTES(key), &v, NULL) < 0 ||
@@ -221,7 +221,7 @@ static void check_log(struct check *c)
 {
 	struct db_iterator *it = db_iterator_open(c->store->db, DB_LOG, true);
 	struct bytes k, v;
-	struct block b;
+	struct block b = {0};
 	struct error error = {""};
 	bool is_first = true;
 	int rc;

@@ -370,7 +370,7 @@ static int replay(struct store *store, uint64_t applied, struct error *error)
 	struct db_iterator *it = db_iterator_open(store->db, DB_LOG, true);
 	_cleanup_(buffer_free) struct buffer key = {0}, text = {0};
 	struct bytes k, v;
-	struct block b;
+	struct block b = {0};
 
 	int rc = stream_block(it, applied + 1, &b, error);
 	if (rc == -ENOENT) { /* nothing behind it, or the next one follows a gap */

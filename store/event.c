@@ -10,7 +10,7 @@
 int store_event_get(struct store *store, uint64_t sequence, struct store_event_info *ret_info,
 		    struct buffer *line, struct error *error)
 {
-	struct block b;
+	struct block b = {0};
 
 	if (sequence < store_floor(store) || sequence > store_last_sequence(store))
 		return -ENOENT;
@@ -85,7 +85,7 @@ static int next_run(struct store_event_cursor *c, struct error *error)
 /* Takes the entry under the iterator. 1, 0 behind the collection's last one. */
 static int take_entry(struct store_event_cursor *c, struct error *error)
 {
-	struct index_entry entry;
+	struct index_entry entry = {0};
 	struct bytes k, v;
 	uint64_t first;
 

@@ -54,8 +54,8 @@ static int next_position(struct store *store, struct db_iterator *it, uint32_t c
 {
 	struct bytes k, v;
 	uint64_t first = 0;
-	struct index_entry entry;
-	struct block block;
+	struct index_entry entry = {0};
+	struct block block = {0};
 
 	int rc = db_iterator_get(it, &k, &v, error);
 	if (rc < 0)
@@ -76,7 +76,7 @@ static int place_in_log(struct store *store, uint64_t sequence, struct place *re
 	struct db_iterator *it = db_iterator_open(store->db, DB_LOG, false);
 	struct key key = key_log(sequence);
 	struct bytes k, v;
-	struct block b;
+	struct block b = {0};
 
 	db_iterator_seek_back(it, KEY_BYTES(key));
 	int rc = db_iterator_get(it, &k, &v, error);
@@ -126,7 +126,7 @@ static int place_in_entry(struct store *store, const struct index_entry *entry, 
 			  struct error *error)
 {
 	struct db_iterator *it = db_iterator_open(store->db, DB_LOG, false);
-	struct block b;
+	struct block b = {0};
 
 	int rc = stream_block(it, entry->first, &b, error);
 	if (rc == 0)
@@ -143,7 +143,7 @@ static int place_in_collection(struct store *store, uint32_t collection, uint64_
 {
 	struct db_iterator *it = db_iterator_open(store->db, DB_INDEX, false);
 	struct key key = key_index('S', collection, sequence);
-	struct index_entry entry;
+	struct index_entry entry = {0};
 	struct bytes k, v;
 	uint64_t first = 0;
 	bool more = false;
@@ -317,7 +317,7 @@ static int read_log(struct store *store, struct copy *copy, struct error *error)
 {
 	struct db_iterator *log = db_iterator_open(store->db, DB_LOG, copy->size >= SCAN_SIZE);
 	struct bytes k, v;
-	struct block b;
+	struct block b = {0};
 	uint64_t start = 0;
 
 	int rc = block_of_position(store, log, 0, copy->position, &b, &start, error);
@@ -360,7 +360,7 @@ static int read_entry(struct store *store, struct db_iterator *log, uint32_t col
 		      uint64_t entry_position, struct bytes value, struct copy *copy,
 		      struct error *error)
 {
-	struct block b;
+	struct block b = {0};
 	size_t before = copy->done;
 
 	if (value.n != 8)
@@ -424,7 +424,7 @@ int store_stream_line(struct store *store, uint32_t collection, uint64_t positio
 		      uint64_t *ret_next, struct buffer *text, struct error *error)
 {
 	struct db_iterator *log = db_iterator_open(store->db, DB_LOG, false);
-	struct block b;
+	struct block b = {0};
 	uint64_t at = 0;
 
 	int rc = block_of_position(store, log, collection, position, &b, &at, error);

@@ -60,6 +60,17 @@ class Daemon:
         self.process.wait()
         self.process = None
 
+    def post_mortem(self):
+        """After a fault: did the daemon end by itself?"""
+        if not self.process:
+            return
+        try:
+            print("the daemon has ended with", self.process.wait(timeout=3), flush=True)
+            self.process = None
+        except subprocess.TimeoutExpired:
+            print("the daemon is alive", flush=True)
+            self.kill()
+
 
 class Model:
     """What the log and the documents must be, told by the lines that were accepted."""
@@ -419,9 +430,7 @@ class Run:
             self.remount()
             self.look_at_all()
         except BaseException:
-            if self.daemon.process:
-                print("the daemon's exit code is", self.daemon.process.poll(), flush=True)
-                self.daemon.kill()
+            self.daemon.post_mortem()
             raise
         finally:
             self.close_handles()

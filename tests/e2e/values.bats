@@ -82,6 +82,16 @@ check_both_ways() {
 	[ "$(sed -n 2p "$MNT/feed/log.ndjson" | jq -c '[.value, has("value")]')" = '["",true]' ]
 }
 
+@test "an empty document as the very first one" {
+	put user:a '""'
+	same_bytes "$MNT/data/user/a.json" ''
+	kill_daemon
+	start_daemon
+	same_bytes "$MNT/data/user/a.json" ''
+	put user:a '{"v":1}'
+	[ "$(tail -n 1 "$MNT/feed/log.ndjson" | jq -c '[.before_snapshot, .after_snapshot]')" = '["","{\"v\":1}"]' ]
+}
+
 @test "a document's text may be any text, with NUL bytes and control characters too" {
 	printf '{"type":"PUT","key":"user:a","value":"a\\u0000b\\u0001\\u001f\\u007f\\n"}\n' >"$MNT/in/events"
 	cmp <(printf 'a\0b\1\x1f\x7f\n') "$MNT/data/user/a.json"

@@ -380,7 +380,7 @@ static void a_long_line_takes_nothing_along(void)
 	static const char begin[] = "{\"action\":\"B\",\"lsn\":\"0/1\","
 				    "\"timestamp\":\"2026-01-01 00:00:00+00\"}\n";
 	static const char row[] =
-		"{\"action\":\"I\",\"schema\":\"public\",\"table\":\"t\","
+		"{\"action\":\"I\",\"lsn\":\"0/1\",\"schema\":\"public\",\"table\":\"t\","
 		"\"columns\":[{\"name\":\"id\",\"type\":\"integer\",\"value\":1}],"
 		"\"pk\":[{\"name\":\"id\",\"type\":\"integer\"}]}\n";
 	struct store *s = open_store();
