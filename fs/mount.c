@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -14,6 +15,7 @@
  */
 #define THREADS_MAX  64
 #define THREADS_IDLE 64
+#define LARGE_PIECE  (1 << 20)
 /* A queue of its own for each thread. */
 #define CLONE_FD 0
 
@@ -261,6 +263,8 @@ static int run(struct mount *mount)
 	struct changefs *fs = &mount->fs;
 	int r, closed;
 
+	/* Large pieces go back to the system when they are freed, instead of growing the heap. */
+	mallopt(M_MMAP_THRESHOLD, LARGE_PIECE);
 	handles_init(&fs->handles);
 	pool_init(&fs->pool);
 	r = open_store(mount);

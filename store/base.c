@@ -74,17 +74,13 @@ void buffer_free(struct buffer *b)
 	*b = (struct buffer){0};
 }
 
-/* Writes the JSON form of one byte that needs an escape; returns its length (2 or 6). */
+/* Writes the JSON form of a control character; returns its length (2 or 6). */
 static size_t json_escape(unsigned char c, char *p)
 {
 	static const char hex[] = "0123456789abcdef";
 	static const char letters[] = "btn\0fr"; /* 0x08 to 0x0d; there is none for 0x0b */
 
 	p[0] = '\\';
-	if (c == '"' || c == '\\') {
-		p[1] = (char)c;
-		return 2;
-	}
 	if (c >= 8 && c <= 13 && c != 11) {
 		p[1] = letters[c - 8];
 		return 2;
@@ -95,11 +91,6 @@ static size_t json_escape(unsigned char c, char *p)
 	p[4] = hex[c >> 4];
 	p[5] = hex[c & 15];
 	return 6;
-}
-
-static inline bool needs_escape(unsigned char c)
-{
-	return c < 0x20 || c == '"' || c == '\\';
 }
 
 /*
@@ -118,10 +109,13 @@ int buffer_add_json_escaped(struct buffer *b, struct bytes s)
 		const char *from = s.p + i, *end = from + run;
 		for (; from < end; from++) {
 			unsigned char c = (unsigned char)*from;
-			if (needs_escape(c))
-				p += json_escape(c, p);
-			else
-				*p++ = (char)c;
+			/* A quote comes every few bytes, so nothing is guessed for it. */
+			size_t quoted = c == '"' || c == '\\';
+			p[0] = '\\';
+			p[quoted] = (char)c;
+			p += 1 + quoted;
+			if (c < 0x20)
+				p += json_escape(c, p - 1) - 1;
 		}
 		b->n = (size_t)(p - b->p);
 		i += run;

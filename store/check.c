@@ -230,7 +230,7 @@ static void check_log(struct check *c)
 	while ((rc = db_iterator_get(it, &k, &v, &error)) > 0) {
 		if (block_parse(v, &b, &error) < 0)
 			check_fault(c, "%s", error.text);
-		else if (k.n != KEY_LOG_SIZE || get_be64(k.p) != b.first)
+		else if (k.n != KEY_LOG_SIZE || get_be64(k.p) != b.first + b.count - 1)
 			check_fault(c, "the block of sequence %llu has another's key", U(b.first));
 		else
 			check_block(c, &b, is_first);

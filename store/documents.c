@@ -373,10 +373,11 @@ static int replay(struct store *store, uint64_t applied, struct error *error)
 	struct block b = {0};
 
 	int rc = stream_block(it, applied + 1, &b, error);
-	if (rc == -ENOENT) { /* nothing behind it, or the next one follows a gap */
-		struct key next = key_log(applied + 1);
-		db_iterator_seek(it, KEY_BYTES(next));
+	if (rc < 0 && rc != -ENOENT) {
+		db_iterator_close(it);
+		return rc;
 	}
+	/* Now it stands on the block of that sequence, or on the first one behind a gap. */
 	while ((rc = db_iterator_get(it, &k, &v, error)) > 0) {
 		rc = block_parse(v, &b, error);
 		if (rc == 0)

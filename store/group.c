@@ -159,7 +159,7 @@ static int end_block(struct store *store)
 	if (!b->count)
 		return 0;
 	uint64_t position = c->position - b->lines.n;
-	struct key log = key_log(b->first), p = key_index('P', 0, position);
+	struct key log = key_log(b->first + b->count - 1), p = key_index('P', 0, position);
 	char first[8];
 	block_builder_finish(b, position, c->commit_ms, 1);
 	put_le64(first, b->first);

@@ -4,7 +4,7 @@
  * Every key and value of every column family. Integers are big-endian in keys, so that the byte
  * order is the order of the numbers, and little-endian in values. `str` is u32 length + bytes.
  *
- *   log    sequence:u64                        a block (below): events from that sequence on
+ *   log    last:u64                            a block (below): events up to that sequence
  *   index  'P' collection:u32 position:u64     first:u64
  *          'S' collection:u32 first:u64        position:u64 count:u32 bytes:u32 runs
  *   state  collection:u32 key 00 00 version:u64  sequence:u64 timestamp_ms:i64 flags:u8 text
@@ -28,8 +28,10 @@
  *
  * index: P finds the block of a byte position, S the block of a sequence, both within one stream;
  * collection 0 is the whole log, which has P entries only, its S being the log itself. `first` is
- * the stream's first sequence in that block, `runs` are pairs of varints: how many sequences to
- * leave out behind the last run, and how many follow one another from there.
+ * the stream's first sequence in that block (log: a block's key is its last
+ * sequence, so that one step forward from any sequence finds its block), `runs` are pairs of
+ * varints: how many sequences to leave out behind the last run, and how many follow one another
+ * from there.
  *
  * state: in the key a byte 00 is written 00 ff, so that 00 00 ends it and the order is kept.
  * Version 0 is the current document; others, the inverted sequence of an event that replaced or

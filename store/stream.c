@@ -14,14 +14,14 @@ int stream_block(struct db_iterator *it, uint64_t sequence, struct block *ret_bl
 	struct key key = key_log(sequence);
 	struct bytes k, v;
 
-	db_iterator_seek_back(it, KEY_BYTES(key));
+	db_iterator_seek(it, KEY_BYTES(key));
 	int rc = db_iterator_get(it, &k, &v, error);
 	if (rc <= 0)
 		return rc < 0 ? rc : -ENOENT;
 	rc = block_parse(v, ret_block, error);
 	if (rc < 0)
 		return rc;
-	return sequence - ret_block->first < ret_block->count ? 0 : -ENOENT;
+	return ret_block->first <= sequence ? 0 : -ENOENT;
 }
 
 int index_entry_parse(struct bytes key, struct bytes value, struct index_entry *ret_entry,
@@ -48,30 +48,29 @@ struct place {
 	uint64_t ahead;
 };
 
-/* The position of the stream's next block, where the iterator is about to go; else its end. */
+/* The position of the collection's next entry, where the iterator stands; else the stream's end. */
 static int next_position(struct store *store, struct db_iterator *it, uint32_t collection,
 			 uint64_t *ret_position, struct error *error)
 {
 	struct bytes k, v;
 	uint64_t first = 0;
 	struct index_entry entry = {0};
-	struct block block = {0};
 
 	int rc = db_iterator_get(it, &k, &v, error);
 	if (rc < 0)
 		return rc;
-	if (rc == 0 || (collection && !key_index_read(k, 'S', collection, &first))) {
+	if (rc == 0 || !key_index_read(k, 'S', collection, &first)) {
 		*ret_position = store_stream_end(store, collection);
 		return 0;
 	}
-	rc = collection ? index_entry_parse(k, v, &entry, error) : block_parse(v, &block, error);
+	rc = index_entry_parse(k, v, &entry, error);
 	if (rc == 0)
-		*ret_position = collection ? entry.position : block.position;
+		*ret_position = entry.position;
 	return rc;
 }
 
-static int place_in_log(struct store *store, uint64_t sequence, struct place *ret_place,
-			struct error *error)
+/* The end of the last block whose events are all at or below the sequence; 0 if there is none. */
+static int end_below(struct store *store, uint64_t sequence, uint64_t *ret_end, struct error *error)
 {
 	struct db_iterator *it = db_iterator_open(store->db, DB_LOG, false);
 	struct key key = key_log(sequence);
@@ -80,25 +79,37 @@ static int place_in_log(struct store *store, uint64_t sequence, struct place *re
 
 	db_iterator_seek_back(it, KEY_BYTES(key));
 	int rc = db_iterator_get(it, &k, &v, error);
-	if (rc > 0) {
+	if (rc > 0)
 		rc = block_parse(v, &b, error);
-		if (rc == 0 && sequence - b.first + 1 < b.count) {
-			ret_place->behind = ret_place->ahead =
-				b.position +
-				block_line_offset(&b, (uint32_t)(sequence - b.first) + 1);
-			db_iterator_close(it);
-			return 0;
-		}
-		ret_place->behind = block_end(&b);
-		db_iterator_next(it);
-	} else if (rc == 0) {
-		ret_place->behind = 0;
-		db_iterator_seek(it, KEY_BYTES(key));
-	}
-	if (rc == 0)
-		rc = next_position(store, it, 0, &ret_place->ahead, error);
+	*ret_end = rc == 0 && b.count ? block_end(&b) : 0;
 	db_iterator_close(it);
 	return rc;
+}
+
+static int place_in_log(struct store *store, uint64_t sequence, struct place *ret_place,
+			struct error *error)
+{
+	struct db_iterator *it = db_iterator_open(store->db, DB_LOG, false);
+	struct key key = key_log(sequence + 1);
+	struct bytes k, v;
+	struct block b = {0};
+
+	db_iterator_seek(it, KEY_BYTES(key));
+	int rc = db_iterator_get(it, &k, &v, error);
+	if (rc > 0)
+		rc = block_parse(v, &b, error);
+	bool inside = rc == 0 && b.count && b.first <= sequence;
+	if (inside)
+		ret_place->ahead =
+			b.position + block_line_offset(&b, (uint32_t)(sequence - b.first) + 1);
+	else if (rc == 0)
+		ret_place->ahead = b.count ? b.position : store_stream_end(store, 0);
+	db_iterator_close(it);
+	ret_place->behind = ret_place->ahead;
+	/* Only in front of a block, and only where a gap is, there can be a hole. */
+	return rc == 0 && !inside && store->gap_count
+		       ? end_below(store, sequence, &ret_place->behind, error)
+		       : rc;
 }
 
 /* Bytes of the collection's lines in a block up to `sequence`, and whether more follow. */
