@@ -127,8 +127,11 @@ static bool next_line(struct lines_file *f, struct intake *w, struct bytes *ret_
 }
 
 /* What was accepted of the write stays accepted; the rest is for the next one, which says why. */
-static ssize_t stop(struct lines_file *f, const struct intake *w, int rc)
+static ssize_t stop(struct lines_file *f, const struct intake *w, int rc, const struct error *error)
 {
+	const struct format *format = f->file.node.row->format;
+	struct error reason;
+
 	store_batch_clear(f->batch);
 	if (w->committed) {
 		f->pending.n = 0;
@@ -137,8 +140,12 @@ static ssize_t stop(struct lines_file *f, const struct intake *w, int rc)
 	/* The line's beginning was accepted by an earlier write. A bad line goes as a whole. When
 	 * only the commit failed, the same write may come again; but a source sends its whole
 	 * transaction again. */
-	bool again = rc != -EINVAL && rc != -EFBIG && !f->file.node.row->format->has_source;
+	bool again = rc != -EINVAL && rc != -EFBIG && !format->has_source;
 	f->pending.n = again ? f->pending.n - w->joined : 0;
+	if (!format->fail)
+		return rc;
+	error_set(&reason, rc, "%s", error ? error->text : "");
+	format->fail(f->state, rc, &reason);
 	return rc;
 }
 
@@ -161,15 +168,6 @@ static int take_lines(struct lines_file *f, struct intake *w, struct error *erro
 		if (rc < 0) {
 			w->taken = before;
 			return rc;
-		}
-		if (rc == FORMAT_COMMIT_NOW) {
-			rc = commit(f, error);
-			if (rc < 0) { /* its lines in this write are not accepted either */
-				store_batch_clear(f->batch);
-				w->taken = w->committed;
-				return rc;
-			}
-			w->committed = w->taken;
 		}
 	}
 }
@@ -196,7 +194,7 @@ static ssize_t lines_write(struct file *file, const char *p, size_t size, int fl
 	int bad = take_lines(f, &w, error);
 	int rc = commit_taken(f, &w, bad < 0 ? NULL : error);
 	if (bad < 0 || rc < 0)
-		return stop(f, &w, bad < 0 ? bad : rc);
+		return stop(f, &w, bad < 0 ? bad : rc, error);
 	if (w.taken)
 		f->pending.n = 0;
 	size_t rest = size - w.taken;

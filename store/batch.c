@@ -171,7 +171,7 @@ void store_batch_clear(struct store_batch *batch)
 	batch->arena.n = 0;
 	batch->records.n = 0;
 	batch->count = 0;
-	batch->source = (struct span){0};
+	batch->transaction_count = 0;
 	if (batch->arena.cap > ((size_t)8 << 20))
 		buffer_free(&batch->arena);
 }
@@ -183,6 +183,7 @@ void store_batch_free(struct store_batch *batch)
 	buffer_free(&batch->arena);
 	buffer_free(&batch->records);
 	free(batch->events);
+	free(batch->transactions);
 	free(batch);
 }
 
@@ -311,6 +312,19 @@ int store_batch_add(struct store_batch *batch, const struct store_event *event, 
 	return rc;
 }
 
+static int make_transaction_room(struct store_batch *batch)
+{
+	if (batch->transaction_count < batch->transaction_capacity)
+		return 0;
+	size_t capacity = batch->transaction_capacity ? batch->transaction_capacity * 2 : 4;
+	struct transaction *more = realloc(batch->transactions, capacity * sizeof(*more));
+	if (!more)
+		return -ENOMEM;
+	batch->transactions = more;
+	batch->transaction_capacity = capacity;
+	return 0;
+}
+
 int store_batch_source(struct store_batch *batch, struct bytes name, uint64_t position,
 		       int64_t time_us)
 {
@@ -319,10 +333,32 @@ int store_batch_source(struct store_batch *batch, struct bytes name, uint64_t po
 	if (!name.n || name.n > STORE_NAME_MAX || memchr(name.p, 0, name.n) ||
 	    !bytes_are_utf8(name))
 		return -EINVAL;
-	batch->source = keep(batch, name, &rc);
-	batch->source_position = position;
-	batch->source_time_us = time_us;
+	if (make_transaction_room(batch) < 0)
+		return -ENOMEM;
+	struct transaction t = {
+		.source = keep(batch, name, &rc),
+		.position = position,
+		.time_us = time_us,
+		.events_end = batch->count,
+		.records_end = batch->records.n,
+	};
+	if (rc == 0)
+		batch->transactions[batch->transaction_count++] = t;
 	return rc;
+}
+
+struct store_batch_mark store_batch_mark(const struct store_batch *batch)
+{
+	return (struct store_batch_mark){batch->count, batch->arena.n, batch->records.n,
+					 batch->transaction_count};
+}
+
+void store_batch_rollback(struct store_batch *batch, struct store_batch_mark mark)
+{
+	batch->count = mark.events;
+	batch->arena.n = mark.bytes;
+	batch->records.n = mark.records;
+	batch->transaction_count = mark.transactions;
 }
 
 static int add_record(struct store_batch *batch, char kind, const char *type, struct bytes text)
@@ -350,5 +386,5 @@ int store_batch_dead_letter(struct store_batch *batch, struct bytes members)
 
 bool store_batch_is_empty(const struct store_batch *batch)
 {
-	return !batch->count && !batch->source.there && !batch->records.n;
+	return !batch->count && !batch->transaction_count && !batch->records.n;
 }

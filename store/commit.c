@@ -43,19 +43,16 @@ void commit_free(struct commit *c)
 	c->db_batch = NULL;
 }
 
-/* Takes from the queue what one group may hold. Only one batch with a source, since another one's
- * position may have to be judged by what the first leaves. */
+/* Takes from the queue what one group may hold. */
 static struct waiter *take(struct commit *c)
 {
 	struct waiter *list = c->head, *last = list;
 	size_t bytes = list->batch->arena.n + list->batch->records.n;
-	bool sourced = list->batch->source.there;
 
 	for (struct waiter *w = list->next; w; w = w->next) {
 		bytes += w->batch->arena.n + w->batch->records.n;
-		if (bytes > GROUP_BYTES || (w->batch->source.there && sourced))
+		if (bytes > GROUP_BYTES)
 			break;
-		sourced |= w->batch->source.there;
 		last = w;
 	}
 	c->head = last->next;

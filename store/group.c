@@ -247,19 +247,20 @@ static void group_revert(struct store *store, const struct mark *mark)
 		c->touched[i]->in_block = false;
 	}
 	collections_drop_invisible(&store->collections);
+	sources_revert(store);
 	overlay_clear(&c->overlay);
 	c->next_sequence = mark->sequence;
 	c->position = mark->position;
 	memcpy(c->next_record, mark->record, sizeof(c->next_record));
 }
 
-static int add_records(struct store *store, const struct store_batch *batch)
+static int add_records(struct store *store, const struct store_batch *batch, size_t from, size_t to)
 {
 	struct db_batch *out = store->commit.db_batch;
-	const char *p = batch->records.p, *end = p + batch->records.n;
+	const char *p = batch->records.p + from, *end = batch->records.p + to;
 	int rc = 0;
 
-	while (p < end && rc == 0) {
+	while (from < to && p < end && rc == 0) {
 		const char *type = *p == 'o' ? p + 1 : NULL;
 		struct bytes text = bytes_of(type ? type + strlen(type) + 1 : p + 1);
 		p = text.p + text.n + 1;
@@ -269,20 +270,8 @@ static int add_records(struct store *store, const struct store_batch *batch)
 	return rc;
 }
 
-static int judge(struct store *store, struct waiter *w)
+static int refuse_server(struct waiter *w, struct bytes name)
 {
-	const struct store_batch *b = w->batch;
-	struct bytes name = span_bytes(b, b->source);
-
-	switch (source_judge(store, name, b->source_position, b->source_time_us)) {
-	case SOURCE_NEW:
-		return 0;
-	case SOURCE_SEEN:
-		w->committed.skipped = true;
-		return 0;
-	case SOURCE_OTHER_SERVER:
-		break;
-	}
 	return error_set(w->error, -ESTALE,
 			 "source %.*s: a position not above the stored one but with a newer time: "
 			 "this is another or a restored server; to accept it, write "
@@ -290,36 +279,78 @@ static int judge(struct store *store, struct waiter *w)
 			 (int)name.n, name.p, (int)name.n, name.p);
 }
 
+/* Judges all transactions of a batch, and wants the documents of what is new. */
+static int judge_batch(struct store *store, struct waiter *w)
+{
+	struct store_batch *batch = w->batch;
+	size_t from = 0;
+	int rc = 0;
+
+	for (size_t i = 0; i < batch->transaction_count && rc == 0; i++) {
+		struct transaction *t = &batch->transactions[i];
+		rc = source_judge(store, span_bytes(batch, t->source), t);
+		if (rc == 0 && t->verdict == SOURCE_OTHER_SERVER)
+			rc = refuse_server(w, span_bytes(batch, t->source));
+		if (rc == 0 && t->verdict == SOURCE_NEW)
+			rc = group_want_documents(store, batch, from, t->events_end);
+		from = t->events_end;
+	}
+	return rc < 0 ? rc : group_want_documents(store, batch, from, batch->count);
+}
+
+static int add_events(struct store *store, struct waiter *w, size_t from, size_t to)
+{
+	const struct store_batch *batch = w->batch;
+	int rc = 0;
+
+	if (from < to && !w->committed.first)
+		w->committed.first = store->commit.next_sequence;
+	for (; from < to && rc == 0; from++)
+		rc = add_event(store, batch, &batch->events[from], w->error);
+	if (w->committed.first)
+		w->committed.last = store->commit.next_sequence - 1;
+	return rc;
+}
+
 static int add_batch(struct store *store, struct waiter *w)
 {
 	const struct store_batch *batch = w->batch;
-	uint64_t first = store->commit.next_sequence;
+	size_t events = 0, records = 0;
 	int rc = 0;
 
-	for (size_t i = 0; i < batch->count && rc == 0; i++)
-		rc = add_event(store, batch, &batch->events[i], w->error);
-	if (rc == 0)
-		rc = add_records(store, batch);
-	if (rc == 0 && batch->source.there)
-		rc = source_put(store, store->commit.db_batch, span_bytes(batch, batch->source),
-				batch->source_position, batch->source_time_us, batch->count);
-	if (rc == 0 && batch->count) {
-		w->committed.first = first;
-		w->committed.last = store->commit.next_sequence - 1;
+	w->committed = (struct store_committed){.skipped = batch->transaction_count > 0};
+	for (size_t i = 0; i < batch->transaction_count && rc == 0; i++) {
+		const struct transaction *t = &batch->transactions[i];
+		if (t->verdict == SOURCE_NEW) {
+			w->committed.skipped = false;
+			rc = add_events(store, w, events, t->events_end);
+			if (rc == 0)
+				rc = add_records(store, batch, records, t->records_end);
+			if (rc == 0)
+				rc = source_put(store, store->commit.db_batch,
+						span_bytes(batch, t->source),
+						t->events_end - events);
+		}
+		events = t->events_end;
+		records = t->records_end;
 	}
-	return rc;
+	if (events < batch->count || records < batch->records.n)
+		w->committed.skipped = false;
+	if (rc == 0)
+		rc = add_events(store, w, events, batch->count);
+	return rc < 0 ? rc : add_records(store, batch, records, batch->records.n);
 }
 
 /* Judges the sources, and loads the documents that the batches need which are taken. */
 static int group_load(struct store *store, struct waiter *list, struct error *error)
 {
 	for (struct waiter *w = list; w; w = w->next) {
-		w->committed = (struct store_committed){0};
-		if (w->rc == 0 && w->batch->source.there)
-			w->rc = judge(store, w);
-		if (w->rc == 0 && !w->committed.skipped &&
-		    group_want_documents(store, w->batch) < 0)
-			return -ENOMEM;
+		if (w->rc == 0)
+			w->rc = judge_batch(store, w);
+		if (w->rc < 0 && !w->failed) {
+			w->failed = true;
+			return -EAGAIN;
+		}
 	}
 	return overlay_load(&store->commit.overlay, store, error);
 }
@@ -333,10 +364,11 @@ static int group_make(struct store *store, struct waiter *list, struct error *er
 	if (rc < 0)
 		return rc;
 	for (struct waiter *w = list; w; w = w->next) {
-		if (w->rc < 0 || w->committed.skipped)
+		if (w->rc < 0)
 			continue;
 		w->rc = add_batch(store, w);
-		if (w->rc < 0)
+		w->failed = w->rc < 0;
+		if (w->failed)
 			return -EAGAIN;
 	}
 	return end_block(store);
@@ -381,26 +413,12 @@ static int group_write(struct store *store, struct waiter *list, struct error *e
 	return rc;
 }
 
-static void publish_sources(struct store *store, struct waiter *list)
-{
-	for (struct waiter *w = list; w; w = w->next) {
-		const struct store_batch *b = w->batch;
-		if (w->rc < 0 || !b->source.there)
-			continue;
-		if (w->committed.skipped)
-			source_count_skipped(store, span_bytes(b, b->source));
-		else
-			source_publish(store, span_bytes(b, b->source), b->source_position,
-				       b->source_time_us, b->count);
-	}
-}
-
 /* In this order: whoever sees a line finds its event file, its collection and its document. */
-static void group_publish(struct store *store, struct waiter *list, uint64_t events, uint64_t bytes)
+static void group_publish(struct store *store, uint64_t events, uint64_t bytes)
 {
 	struct commit *c = &store->commit;
 
-	publish_sources(store, list);
+	sources_publish(store);
 	if (documents_apply(store, c->changes, c->change_count, bytes) < 0)
 		abort(); /* the log has it, the documents would lack it: only a replay is right */
 	for (size_t i = 0; i < c->touched_count; i++)
@@ -463,8 +481,7 @@ void group_commit(struct store *store, struct waiter *list)
 	if (rc == 0)
 		rc = group_write(store, list, &error);
 	if (rc == 0) {
-		group_publish(store, list, c->next_sequence - mark.sequence,
-			      c->position - mark.position);
+		group_publish(store, c->next_sequence - mark.sequence, c->position - mark.position);
 		shrink(c);
 		return;
 	}

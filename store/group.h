@@ -10,6 +10,7 @@ struct waiter {
 	pthread_cond_t wake; /* the commit is done, or its owner is to lead */
 	struct store_committed committed;
 	int rc;
+	bool failed; /* alone; the group was made anew without it */
 	bool sync;
 	bool done;
 };
@@ -37,8 +38,9 @@ struct resolved {
 
 /* The collection of that name, as one that this group writes. NULL: no memory. */
 struct collection *group_touch(struct store *store, struct bytes name);
-/* Says to the overlay which documents a batch's events need. */
-int group_want_documents(struct store *store, const struct store_batch *batch);
+/* Says to the overlay which documents these events of a batch need. */
+int group_want_documents(struct store *store, const struct store_batch *batch, size_t from,
+			 size_t to);
 /* Finds out all that an event's line and document are made of. */
 int group_resolve(struct store *store, const struct store_batch *batch, const struct prepared *p,
 		  struct resolved *ret_resolved, struct error *error);

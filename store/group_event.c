@@ -17,11 +17,12 @@ static struct bytes document_key(const struct store_batch *batch, const struct p
 	return span_bytes(batch, p->patch && p->patch_key.there ? p->patch_key : p->key);
 }
 
-int group_want_documents(struct store *store, const struct store_batch *batch)
+int group_want_documents(struct store *store, const struct store_batch *batch, size_t from,
+			 size_t to)
 {
 	struct commit *c = &store->commit;
 
-	for (size_t i = 0; i < batch->count; i++) {
+	for (size_t i = from; i < to; i++) {
 		const struct prepared *p = &batch->events[i];
 		bool before = fills_before(store, p);
 		if (!before && !p->patch)

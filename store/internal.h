@@ -75,6 +75,15 @@ struct source {
 	uint64_t skipped;
 	bool known; /* a position was committed */
 	struct source *next;
+
+	/* What the group in the making leaves; the leader's, but under the mutex. */
+	struct {
+		uint64_t position;
+		int64_t time_us;
+		uint64_t events;
+		uint64_t skipped;
+		bool known;
+	} pending;
 };
 
 struct span {
@@ -98,15 +107,26 @@ struct prepared {
 		     bool *ret_partial);
 };
 
+enum source_verdict { SOURCE_NEW, SOURCE_SEEN, SOURCE_OTHER_SERVER };
+
+/* A source's transaction in a batch: all up to these ends that the one before it has not. */
+struct transaction {
+	struct span source;
+	uint64_t position;
+	int64_t time_us;
+	size_t events_end;
+	size_t records_end;
+	enum source_verdict verdict; /* by the leader */
+};
+
 struct store_batch {
 	struct store *store;
 	struct buffer arena;
 	struct prepared *events;
 	size_t count;
 	size_t capacity;
-	struct span source;
-	uint64_t source_position;
-	int64_t source_time_us;
+	struct transaction *transactions;
+	size_t transaction_count, transaction_capacity;
 	struct buffer records; /* each: 'o' type NUL details NUL, or 'd' members NUL */
 };
 
@@ -253,16 +273,14 @@ void commit_turn_end(struct store *store);
 
 int sources_load(struct store *store, struct error *error);
 void sources_free(struct store *store);
-enum source_verdict { SOURCE_NEW, SOURCE_SEEN, SOURCE_OTHER_SERVER };
-/* Leader only: what is to be done with a batch of that source. */
-enum source_verdict source_judge(struct store *store, struct bytes name, uint64_t position,
-				 int64_t time_us);
-/* Puts the record into the batch; after it, publishing cannot fail. -ENOMEM. */
-int source_put(struct store *store, struct db_batch *batch, struct bytes name, uint64_t position,
-	       int64_t time_us, uint64_t events);
-void source_publish(struct store *store, struct bytes name, uint64_t position, int64_t time_us,
-		    uint64_t events);
-void source_count_skipped(struct store *store, struct bytes name);
+/* Leader only: what is to be done with a transaction, after those that the group has judged before
+ * it. -ENOMEM. */
+int source_judge(struct store *store, struct bytes name, struct transaction *t);
+/* Puts the record of a source's pending position into the batch, with so many more events. */
+int source_put(struct store *store, struct db_batch *batch, struct bytes name, uint64_t events);
+/* The group is written, or not. */
+void sources_publish(struct store *store);
+void sources_revert(struct store *store);
 
 /* record.c */
 

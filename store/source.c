@@ -49,6 +49,15 @@ static struct source *insert(struct source **at, struct bytes name)
 	return s;
 }
 
+static void pending_reset(struct source *s)
+{
+	s->pending.position = s->position;
+	s->pending.time_us = s->time_us;
+	s->pending.events = s->events;
+	s->pending.skipped = s->skipped;
+	s->pending.known = s->known;
+}
+
 int sources_load(struct store *store, struct error *error)
 {
 	struct db_iterator *it = db_iterator_open(store->db, DB_META, false);
@@ -72,6 +81,7 @@ int sources_load(struct store *store, struct error *error)
 		s->time_us = (int64_t)get_le64(value.p + 8);
 		s->events = get_le64(value.p + 16);
 		s->known = true;
+		pending_reset(s);
 		db_iterator_next(it);
 	}
 	db_iterator_close(it);
@@ -92,60 +102,70 @@ void sources_free(struct store *store)
  * Positions rise within one server. The newest time that was seen is kept, not the last one's:
  * commit times are taken before the commit is written, so neighbours may stand in the other order.
  */
-enum source_verdict source_judge(struct store *store, struct bytes name, uint64_t position,
-				 int64_t time_us)
+static enum source_verdict judge(struct source *s, uint64_t position, int64_t time_us)
 {
-	enum source_verdict verdict = SOURCE_NEW;
-
-	pthread_mutex_lock(&store->settings_mutex);
-	struct source *s = *find(store, name);
-	if (is_named(s, name) && s->known && position <= s->position)
-		verdict = time_us > s->time_us ? SOURCE_OTHER_SERVER : SOURCE_SEEN;
-	pthread_mutex_unlock(&store->settings_mutex);
-	return verdict;
+	if (s->pending.known && position <= s->pending.position) {
+		if (time_us > s->pending.time_us)
+			return SOURCE_OTHER_SERVER;
+		s->pending.skipped++;
+		return SOURCE_SEEN;
+	}
+	s->pending.known = true;
+	s->pending.position = position;
+	if (time_us > s->pending.time_us)
+		s->pending.time_us = time_us;
+	return SOURCE_NEW;
 }
 
-int source_put(struct store *store, struct db_batch *batch, struct bytes name, uint64_t position,
-	       int64_t time_us, uint64_t events)
+int source_judge(struct store *store, struct bytes name, struct transaction *t)
+{
+	pthread_mutex_lock(&store->settings_mutex);
+	struct source **at = find(store, name);
+	struct source *s = is_named(*at, name) ? *at : insert(at, name);
+	if (s)
+		t->verdict = judge(s, t->position, t->time_us);
+	pthread_mutex_unlock(&store->settings_mutex);
+	return s ? 0 : -ENOMEM;
+}
+
+int source_put(struct store *store, struct db_batch *batch, struct bytes name, uint64_t events)
 {
 	_cleanup_(buffer_free) struct buffer key = {0};
 	char value[RECORD_SIZE];
 
-	pthread_mutex_lock(&store->settings_mutex);
-	struct source **at = find(store, name);
-	struct source *s = is_named(*at, name) ? *at : insert(at, name);
-	if (s) {
-		put_le64(value, position);
-		put_le64(value + 8, (uint64_t)(time_us > s->time_us ? time_us : s->time_us));
-		put_le64(value + 16, s->events + events);
-	}
-	pthread_mutex_unlock(&store->settings_mutex);
-	if (!s || source_key(name, &key) < 0)
+	if (source_key(name, &key) < 0)
 		return -ENOMEM;
+	pthread_mutex_lock(&store->settings_mutex);
+	struct source *s = *find(store, name);
+	assert(s); /* source_judge() made it */
+	s->pending.events += events;
+	put_le64(value, s->pending.position);
+	put_le64(value + 8, (uint64_t)s->pending.time_us);
+	put_le64(value + 16, s->pending.events);
+	pthread_mutex_unlock(&store->settings_mutex);
 	db_batch_put(store->db, batch, DB_META, buffer_bytes(&key),
 		     (struct bytes){value, RECORD_SIZE});
 	return 0;
 }
 
-void source_publish(struct store *store, struct bytes name, uint64_t position, int64_t time_us,
-		    uint64_t events)
+void sources_publish(struct store *store)
 {
 	pthread_mutex_lock(&store->settings_mutex);
-	struct source *s = *find(store, name);
-	assert(s); /* source_put() made it */
-	s->position = position;
-	s->time_us = time_us > s->time_us ? time_us : s->time_us;
-	s->events += events;
-	s->known = true;
+	for (struct source *s = store->sources; s; s = s->next) {
+		s->position = s->pending.position;
+		s->time_us = s->pending.time_us;
+		s->events = s->pending.events;
+		s->skipped = s->pending.skipped;
+		s->known = s->pending.known;
+	}
 	pthread_mutex_unlock(&store->settings_mutex);
 }
 
-void source_count_skipped(struct store *store, struct bytes name)
+void sources_revert(struct store *store)
 {
 	pthread_mutex_lock(&store->settings_mutex);
-	struct source *s = *find(store, name);
-	if (is_named(s, name))
-		s->skipped++;
+	for (struct source *s = store->sources; s; s = s->next)
+		pending_reset(s);
 	pthread_mutex_unlock(&store->settings_mutex);
 }
 
@@ -211,6 +231,7 @@ int store_sources_forget(struct store *store, const struct bytes *names, size_t 
 		s->known = false;
 		s->position = s->events = s->skipped = 0;
 		s->time_us = 0;
+		pending_reset(s);
 	}
 	pthread_mutex_unlock(&store->settings_mutex);
 	commit_turn_end(store);

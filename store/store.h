@@ -114,14 +114,23 @@ int store_batch_add(struct store_batch *batch, const struct store_event *event,
 		    struct error *error);
 
 /*
- * A source's position after this batch; the name is copied: UTF-8 without NUL, 1 to STORE_NAME_MAX
- * bytes, else -EINVAL. `position` is compared with the stored one at the commit:
- * not above it and `time_us` not newer than the newest seen: the batch is skipped whole, it has
- * been here before; not above it and newer: -ESTALE, this is another server. time_us is 0 where
- * the producer gives none.
+ * Ends a source's transaction: what was added since the last one's end (or the beginning) is it,
+ * and `position` is the source's position after it. The name is copied: UTF-8 without NUL, 1 to
+ * STORE_NAME_MAX bytes, else -EINVAL. At the commit `position` is compared with the stored one: not
+ * above it and `time_us` not newer than the newest seen: the transaction is skipped whole, it has
+ * been here before; not above it and newer: -ESTALE for the whole batch, this is another server.
+ * time_us is 0 where the producer gives none.
  */
 int store_batch_source(struct store_batch *batch, struct bytes name, uint64_t position,
 		       int64_t time_us);
+
+/* A place in a batch, to go back to: what was added since is taken out again. */
+struct store_batch_mark {
+	size_t events, bytes, records, transactions;
+};
+
+struct store_batch_mark store_batch_mark(const struct store_batch *batch);
+void store_batch_rollback(struct store_batch *batch, struct store_batch_mark mark);
 /* Adds an ops event, recorded in the same commit. `details` is a JSON object's text, copied and not
  * checked, or absent. */
 int store_batch_ops(struct store_batch *batch, const char *type, struct bytes details);
@@ -135,7 +144,7 @@ bool store_batch_is_empty(const struct store_batch *batch);
 struct store_committed {
 	uint64_t first; /* sequences; both 0 if the batch was empty or skipped */
 	uint64_t last;
-	bool skipped; /* the source had sent it before */
+	bool skipped; /* the sources had sent all of it before */
 };
 
 /* Commits and clears the batch. On return readers see it and it survives a crash of the process;

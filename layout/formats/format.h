@@ -14,12 +14,12 @@ struct format {
 	int (*open)(struct bytes source, struct format_state **ret_state);
 	/*
 	 * Takes one line. Events go to `batch`; the caller commits it when the format says so:
-	 * FORMAT_COMMIT_ANY: what the batch holds may be committed whenever it suits (one write's
-	 * lines are one batch); FORMAT_HOLD: the line belongs to an open transaction, do not commit
-	 * yet; FORMAT_COMMIT_NOW: the transaction is complete, commit before the next line.
-	 * On a negative errno the batch holds what it held before this line, and an open
-	 * transaction is dropped. With `dead_letters` what cannot be decoded goes to the dead
-	 * letters instead, and an ops event says so, unless that would hide damage of the source.
+	 * FORMAT_TAKEN: the line is in the batch, or ended a transaction that is now; what the
+	 * batch holds may be committed whenever it suits; FORMAT_HOLD: the line belongs to a
+	 * transaction that the format holds until its end. On a negative errno the batch holds what
+	 * it held before this line, and an open transaction is dropped. With `dead_letters` what
+	 * cannot be decoded goes to the dead letters instead, and an ops event says so, unless that
+	 * would hide damage of the source.
 	 */
 	int (*line)(struct format_state *state, struct store_batch *batch, struct bytes line,
 		    bool dead_letters, struct error *error);
@@ -29,7 +29,7 @@ struct format {
 	void (*close)(struct format_state *state);
 };
 
-enum { FORMAT_COMMIT_ANY, FORMAT_HOLD, FORMAT_COMMIT_NOW };
+enum { FORMAT_TAKEN, FORMAT_HOLD };
 
 extern const struct format format_events;
 extern const struct format format_wal2json;

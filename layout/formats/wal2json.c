@@ -110,13 +110,11 @@ static int add_held(const struct format_state *state, const struct wal_held *hel
 	return store_batch_add(batch, &event, error);
 }
 
-/*
- * Moves what is held, and the position, into the batch: all or nothing. The batch was empty, since
- * each transaction is committed at its end, so on an error it is emptied.
- */
+/* Moves what is held, and the position, into the batch: all or nothing. */
 static int commit(struct format_state *state, struct store_batch *batch, uint64_t position,
 		  int64_t time_us, int64_t timestamp_ms, struct error *error)
 {
+	struct store_batch_mark mark = store_batch_mark(batch);
 	int rc = 0;
 
 	for (size_t i = 0; i < state->count && rc == 0; i++)
@@ -124,11 +122,11 @@ static int commit(struct format_state *state, struct store_batch *batch, uint64_
 	if (rc == 0)
 		rc = store_batch_source(batch, buffer_bytes(&state->source), position, time_us);
 	if (rc < 0) {
-		store_batch_clear(batch);
+		store_batch_rollback(batch, mark);
 		return rc;
 	}
 	drop(state, WAL_TOLD);
-	return FORMAT_COMMIT_NOW;
+	return FORMAT_TAKEN;
 }
 
 /* ---- the kinds of lines ---- */
@@ -240,7 +238,7 @@ static int wal2json_line(struct format_state *state, struct store_batch *batch, 
 	state->raw = line;
 	state->dead_letters = dead_letters;
 	if (json_text_is_blank(line))
-		return state->open ? FORMAT_HOLD : FORMAT_COMMIT_ANY;
+		return state->open ? FORMAT_HOLD : FORMAT_TAKEN;
 	int rc = wal_line_read(line, &state->line, &reason);
 	if (rc == 0)
 		rc = take(state, batch, &reason);

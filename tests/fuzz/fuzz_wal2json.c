@@ -58,7 +58,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		struct error error = {""};
 		int rc = format_wal2json.line(state, batch, line, true, &error);
 		MUST(rc >= 0 || error.text[0]);
-		if (rc == FORMAT_COMMIT_NOW) {
+		if (rc == FORMAT_TAKEN) {
 			check_batch(batch, line);
 			store_batch_clear(batch);
 		}

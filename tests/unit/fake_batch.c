@@ -142,3 +142,14 @@ int store_batch_dead_letter(struct store_batch *batch, struct bytes members)
 {
 	return store_batch_ops(batch, "dead letter", members);
 }
+
+struct store_batch_mark store_batch_mark(const struct store_batch *batch)
+{
+	return (struct store_batch_mark){.events = batch->count};
+}
+
+void store_batch_rollback(struct store_batch *batch, struct store_batch_mark mark)
+{
+	while (batch->count > mark.events)
+		free_event(&batch->events[--batch->count].event);
+}

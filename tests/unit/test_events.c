@@ -38,7 +38,7 @@ static int give(struct bytes line)
 static const struct store_event *given(const char *line)
 {
 	static const struct store_event none;
-	bool good = give(bytes_of(line)) == FORMAT_COMMIT_ANY && batch->count == 1;
+	bool good = give(bytes_of(line)) == FORMAT_TAKEN && batch->count == 1;
 
 	CHECK(good);
 	if (!good)
@@ -265,7 +265,7 @@ static void test_key_limit(void)
 	start();
 	int n = snprintf(line, sizeof(line), "{\"type\":\"PUT\",\"key\":\"%0*d\"}", STORE_KEY_MAX,
 			 0);
-	CHECK(give((struct bytes){line, (size_t)n}) == FORMAT_COMMIT_ANY);
+	CHECK(give((struct bytes){line, (size_t)n}) == FORMAT_TAKEN);
 	n = snprintf(line, sizeof(line), "{\"type\":\"PUT\",\"key\":\"%0*d\"}", STORE_KEY_MAX + 1,
 		     0);
 	CHECK(give((struct bytes){line, (size_t)n}) == -EFBIG);
@@ -275,8 +275,8 @@ static void test_key_limit(void)
 static void test_blank_lines(void)
 {
 	start();
-	CHECK(give(BYTES("")) == FORMAT_COMMIT_ANY && batch->count == 0);
-	CHECK(give(BYTES(" \t\r")) == FORMAT_COMMIT_ANY && batch->count == 0);
+	CHECK(give(BYTES("")) == FORMAT_TAKEN && batch->count == 0);
+	CHECK(give(BYTES(" \t\r")) == FORMAT_TAKEN && batch->count == 0);
 	stop();
 }
 
@@ -300,7 +300,7 @@ static void test_long_lines(void)
 		for (size_t k = 0; k < sizes[i]; k++)
 			CHECK(buffer_add(&line, k % 7 ? "x" : "\\n", k % 7 ? 1 : 2) == 0);
 		CHECK(buffer_add(&line, "\"}", 2) == 0);
-		CHECK(give(buffer_bytes(&line)) == FORMAT_COMMIT_ANY);
+		CHECK(give(buffer_bytes(&line)) == FORMAT_TAKEN);
 		CHECK(batch->count == 1 && batch->events[0].event.value.n == sizes[i]);
 		CHECK(is(batch->events[0].event.key, "k\t"));
 		buffer_free(&line);
@@ -313,7 +313,7 @@ static void test_dead_letters(void)
 	static const struct bytes bad = {"{\"type\":\"PUT\",\"key\":7}", 22};
 
 	start();
-	CHECK(format_events.line(state, batch, bad, true, &error) == FORMAT_COMMIT_ANY);
+	CHECK(format_events.line(state, batch, bad, true, &error) == FORMAT_TAKEN);
 	CHECK(batch->count == 2 && strcmp(batch->events[0].ops, "dead letter") == 0);
 	CHECK(strstr(batch->events[0].event.value.p,
 		     "\"kind\":\"decode-error\",\"v\":1,\"source\":\"events\",") ==

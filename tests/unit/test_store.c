@@ -426,6 +426,45 @@ static void sources_are_never_doubled_nor_mistaken(void)
 	CHECK(check_store(print_fault) == 0);
 }
 
+/* Transactions of one source in one batch: what was here before is left out, the rest is taken. */
+static void a_batch_may_hold_many_transactions(void)
+{
+	struct store *s = open_store();
+	struct store_batch *b = store_batch_new(s);
+	struct store_event e = event_put("m:1", "1");
+	struct store_committed done;
+	struct store_batch_mark mark;
+
+	CHECK(send(s, 100, 5000, &done) == 0 && done.first == 1);
+	for (uint64_t position = 90; position <= 130; position += 10) {
+		mark = store_batch_mark(b);
+		CHECK(store_batch_add(b, &e, NULL) == 0);
+		CHECK(store_batch_ops(b, "unsupported-row", (struct bytes){0}) == 0);
+		CHECK(store_batch_source(b, BYTES("pg"), position, (int64_t)position * 50) == 0);
+	}
+	store_batch_rollback(b, mark);		  /* 130 */
+	CHECK(store_batch_add(b, &e, NULL) == 0); /* of no source */
+	CHECK(store_commit(s, b, false, &done, &test_error) == 0);
+	CHECK(!done.skipped && done.first == 2 && done.last == 4); /* 110, 120 and the last one */
+	for (uint64_t position = 110; position <= 120; position += 10) {
+		CHECK(store_batch_add(b, &e, NULL) == 0);
+		CHECK(store_batch_source(b, BYTES("pg"), position, 1) == 0);
+	}
+	CHECK(store_commit(s, b, false, &done, NULL) == 0 && done.skipped && !done.first);
+	/* A newer time at an older place anywhere in it refuses all of it. */
+	CHECK(store_batch_add(b, &e, NULL) == 0);
+	CHECK(store_batch_source(b, BYTES("pg"), 200, 10000) == 0);
+	CHECK(store_batch_add(b, &e, NULL) == 0);
+	CHECK(store_batch_source(b, BYTES("pg"), 150, 20000) == 0);
+	CHECK(store_commit(s, b, false, &done, NULL) == -ESTALE);
+	CHECK(store_last_sequence(s) == 4);
+	store_batch_clear(b);
+	CHECK(send(s, 150, 9000, &done) == 0 && done.first == 5); /* 200 was not kept */
+	store_batch_free(b);
+	store_close(s);
+	CHECK(check_store(print_fault) == 0);
+}
+
 static void a_refused_batch_leaves_no_collection(void)
 {
 	struct store *s = open_store();
@@ -678,6 +717,7 @@ int main(void)
 	RUN_FRESH(after_a_reboot_nothing_is_given_twice);
 	RUN_FRESH(a_reboot_of_an_idle_store_leaves_no_gap);
 	RUN_FRESH(sources_are_never_doubled_nor_mistaken);
+	RUN_FRESH(a_batch_may_hold_many_transactions);
 	RUN_FRESH(a_refused_batch_leaves_no_collection);
 	RUN_FRESH(a_replay_reads_lines_back);
 	RUN_FRESH(a_store_that_was_never_finished_is_made);

@@ -82,7 +82,7 @@ static void transaction(const char *const rows[])
 	for (size_t i = 0; rows[i]; i++)
 		CHECK(give(rows[i]) == FORMAT_HOLD);
 	CHECK(batch->count == 0);
-	CHECK(give(C("0/100")) == FORMAT_COMMIT_NOW);
+	CHECK(give(C("0/100")) == FORMAT_TAKEN);
 }
 
 #define TRANSACTION(...) transaction((const char *const[]){__VA_ARGS__, NULL})
@@ -102,7 +102,7 @@ static void test_transaction(void)
 	start();
 	CHECK(give(B("1/16B3748")) == FORMAT_HOLD);
 	CHECK(give(I("1", "a")) == FORMAT_HOLD && batch->count == 0);
-	CHECK(give(C("1/16B3748")) == FORMAT_COMMIT_NOW);
+	CHECK(give(C("1/16B3748")) == FORMAT_TAKEN);
 	CHECK(batch->count == 1 && batch->has_source);
 	CHECK(is(buffer_bytes(&batch->source), "default"));
 	CHECK(batch->position == 0x1016b3748 && batch->time_us == NOON * 1000);
@@ -122,7 +122,7 @@ static void test_sent_again(void)
 	CHECK(give(I("1", "lost")) == FORMAT_HOLD);
 	CHECK(give(B("0/100")) == FORMAT_HOLD);
 	CHECK(give(I("1", "kept")) == FORMAT_HOLD);
-	CHECK(give(C("0/100")) == FORMAT_COMMIT_NOW);
+	CHECK(give(C("0/100")) == FORMAT_TAKEN);
 	CHECK(batch->count == 1 && is(event(0)->value, "{\"id\":1,\"v\":\"kept\"}"));
 	stop();
 }
@@ -131,7 +131,7 @@ static void test_empty_transaction(void)
 {
 	start();
 	CHECK(give(B("0/100")) == FORMAT_HOLD);
-	CHECK(give(C("0/100")) == FORMAT_COMMIT_NOW);
+	CHECK(give(C("0/100")) == FORMAT_TAKEN);
 	CHECK(batch->count == 0 && batch->has_source && batch->position == 0x100);
 	stop();
 }
@@ -139,7 +139,7 @@ static void test_empty_transaction(void)
 static void test_blank_lines(void)
 {
 	start();
-	CHECK(give("") == FORMAT_COMMIT_ANY);
+	CHECK(give("") == FORMAT_TAKEN);
 	CHECK(give(B("0/100")) == FORMAT_HOLD);
 	CHECK(give(" ") == FORMAT_HOLD);
 	stop();
@@ -180,7 +180,7 @@ static void test_unsupported_rows_as_dead_letters(void)
 	CHECK(give(B("0/100")) == FORMAT_HOLD);
 	CHECK(format_wal2json.line(state, batch, bytes_of(row), true, &error) == FORMAT_HOLD);
 	CHECK(give(I("1", "a")) == FORMAT_HOLD && batch->count == 0);
-	CHECK(give(C("0/100")) == FORMAT_COMMIT_NOW && batch->count == 3);
+	CHECK(give(C("0/100")) == FORMAT_TAKEN && batch->count == 3);
 	CHECK(strcmp(batch->events[0].ops, "unsupported-row") == 0);
 	CHECK(strcmp(batch->events[1].ops, "dead letter") == 0);
 	CHECK(strstr(batch->events[1].event.value.p, "\"kind\":\"unsupported-row\"") &&
@@ -276,7 +276,7 @@ static void test_positions(void)
 
 	start();
 	CHECK(give(B("FFFFFFFF/FFFFFFFF")) == FORMAT_HOLD);
-	CHECK(give(C("FFFFFFFF/FFFFFFFF")) == FORMAT_COMMIT_NOW && batch->position == UINT64_MAX);
+	CHECK(give(C("FFFFFFFF/FFFFFFFF")) == FORMAT_TAKEN && batch->position == UINT64_MAX);
 	store_batch_clear(batch);
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		snprintf(line, sizeof(line), "{\"action\":\"B\"," TIME ",\"lsn\":\"%s\"}", bad[i]);
@@ -323,7 +323,7 @@ static void test_times(void)
 		snprintf(line, sizeof(line),
 			 "{\"action\":\"B\",\"timestamp\":\"%s\",\"lsn\":\"0/1\"}", good[i].text);
 		CHECK(give(line) == FORMAT_HOLD);
-		CHECK(give(C("0/1")) == FORMAT_COMMIT_NOW);
+		CHECK(give(C("0/1")) == FORMAT_TAKEN);
 		CHECK(batch->time_us == good[i].us);
 		store_batch_clear(batch);
 	}
@@ -342,7 +342,7 @@ static void test_lone_message(void)
 	start();
 	int64_t before = clock_wall_ms();
 	CHECK(give("{\"action\":\"M\",\"timestamp\":null,\"lsn\":\"0/100\",\"transactional\":false,"
-		   "\"prefix\":\"user:x\",\"content\":\"a \\\"b\\\"\"}") == FORMAT_COMMIT_NOW);
+		   "\"prefix\":\"user:x\",\"content\":\"a \\\"b\\\"\"}") == FORMAT_TAKEN);
 	CHECK(batch->count == 1 && batch->has_source && batch->time_us == 0);
 	/* The commit that follows may begin at the message's LSN (golden/messages). */
 	CHECK(batch->position == 0xff);
@@ -643,7 +643,7 @@ static void take_line(struct model *model, struct bytes line, struct buffer *out
 
 	if (rc < 0)
 		CHECK(buffer_printf(out, "REFUSED %s\n", error.text) == 0);
-	if (rc != FORMAT_COMMIT_NOW)
+	if (rc != FORMAT_TAKEN)
 		return;
 	for (size_t i = 0; i < batch->count; i++)
 		apply(model, &batch->events[i], out);
