@@ -373,7 +373,9 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *p, size_t size,
 	park_answer(fs->park, UINT_MAX);
 }
 
-static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+/* FLUSH and FSYNC: lets the layout do it with the handle's file. */
+static void with_file(fuse_req_t req, struct fuse_file_info *fi,
+		      int (*act)(struct file *file, struct error *error))
 {
 	struct changefs *fs = fs_of(req);
 	struct handle *handle = handle_of(fi);
@@ -381,7 +383,7 @@ static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	int r;
 
 	handle_enter(handle);
-	r = layout_file_flush(handle->file, &error);
+	r = act(handle->file, &error);
 	handle_leave(handle);
 	if (r < 0)
 		changefs_refuse(req, handle->ref.node, NULL, r, &error);
@@ -390,21 +392,14 @@ static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	park_answer(fs->park, UINT_MAX);
 }
 
+static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	with_file(req, fi, layout_file_flush);
+}
+
 static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
-	struct changefs *fs = fs_of(req);
-	struct handle *handle = handle_of(fi);
-	struct error error = {0};
-	int r;
-
-	handle_enter(handle);
-	r = layout_file_sync(handle->file, &error);
-	handle_leave(handle);
-	if (r < 0)
-		changefs_refuse(req, handle->ref.node, NULL, r, &error);
-	else
-		fuse_reply_err(req, 0);
-	park_answer(fs->park, UINT_MAX);
+	with_file(req, fi, layout_file_sync);
 }
 
 /* RELEASE, and RELEASEDIR. */
