@@ -228,7 +228,8 @@ static void end_session(struct mount *mount)
 {
 	struct changefs *fs = &mount->fs;
 
-	store_set_listener(fs->store, NULL, NULL);
+	if (fs->store)
+		store_set_listener(fs->store, NULL, NULL);
 	refresh_free(fs->refresh);
 	if (fs->park)
 		park_close(fs->park);

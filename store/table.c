@@ -77,7 +77,7 @@ static int grow(struct table *t)
 /* Room for n bytes that never move. */
 static char *arena_take(struct table *t, size_t n)
 {
-	if (n > t->chunk_left) {
+	if (n > t->chunk_left || !t->chunk_free) { /* no bytes need a place too */
 		size_t size = n > CHUNK_SIZE ? n : CHUNK_SIZE;
 		if (t->chunk_count == t->chunk_capacity) {
 			size_t capacity = t->chunk_capacity ? t->chunk_capacity * 2 : 32;

@@ -312,6 +312,7 @@ static inline void scan_start(struct scan *s, const char *p, const char *end)
 	s->end = end;
 	s->fault = NULL;
 	s->depth = 0;
+	memset(s->objects, 0, sizeof(s->objects));
 }
 
 static int scan_error(const struct scan *s, struct bytes text, struct error *error)
@@ -582,28 +583,5 @@ int json_string_decode(struct bytes value, struct buffer *ret_text, struct error
 		out += n;
 	}
 	ret_text->n = (size_t)(out - ret_text->p);
-	return 0;
-}
-
-int json_integer_read(struct bytes value, int64_t *ret_number)
-{
-	bool negative = value.n && value.p[0] == '-';
-	size_t i = negative;
-	int64_t number = 0;
-
-	if (i == value.n)
-		return -EINVAL;
-	for (; i < value.n; i++) {
-		int digit = value.p[i] - '0';
-		if (digit < 0 || digit > 9)
-			return -EINVAL;
-		/* Counted downwards, since there is one more number below zero than above. */
-		if (__builtin_mul_overflow(number, 10, &number) ||
-		    __builtin_sub_overflow(number, digit, &number))
-			return -ERANGE;
-	}
-	if (!negative && number == INT64_MIN)
-		return -ERANGE;
-	*ret_number = negative ? number : -number;
 	return 0;
 }

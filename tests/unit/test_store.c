@@ -336,6 +336,8 @@ static void a_replay_reads_lines_back(void)
 	struct store_event e = {.type = STORE_PUT, .key = BYTES("b:9")};
 
 	CHECK(commit_event(s, &e) == -EINVAL); /* a PUT without a value */
+	CHECK(put(s, "e:1", "") == 1);	       /* no bytes, as the very first document */
+	CHECK(strcmp(document_of(s, "e", "e:1"), "") == 0);
 	store_close(s);
 	crash_after(write_binary, "boot-1");
 	CHECK(check_store(print_fault) == 0);
