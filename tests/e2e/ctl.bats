@@ -4,15 +4,6 @@
 bats_require_minimum_version 1.5.0
 load helpers
 
-setup() {
-	changefs_setup
-	start_daemon
-}
-
-teardown() {
-	changefs_teardown
-}
-
 @test "ctl/ lists its files" {
 	[ "$(names "$MNT/ctl")" = "config.json errors sources.json stats.json" ]
 }

@@ -8,10 +8,6 @@ setup() {
 	changefs_setup
 }
 
-teardown() {
-	changefs_teardown
-}
-
 # The process that serves MNT when it went to the background by itself.
 served_by() {
 	pgrep -f -- "$STORE $MNT" | head -n 1

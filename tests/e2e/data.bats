@@ -4,15 +4,6 @@
 bats_require_minimum_version 1.5.0
 load helpers
 
-setup() {
-	changefs_setup
-	start_daemon
-}
-
-teardown() {
-	changefs_teardown
-}
-
 # Of the newest event: before and after, `-` for one that is not there.
 snapshots() {
 	tail -n 1 "$MNT/feed/log.ndjson" |

@@ -4,15 +4,6 @@
 bats_require_minimum_version 1.5.0
 load helpers
 
-setup() {
-	changefs_setup
-	start_daemon
-}
-
-teardown() {
-	changefs_teardown
-}
-
 letters() {
 	find "$MNT/dlq" -name '*.json' | wc -l
 }

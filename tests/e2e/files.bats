@@ -4,15 +4,6 @@
 bats_require_minimum_version 1.5.0
 load helpers
 
-setup() {
-	changefs_setup
-	start_daemon
-}
-
-teardown() {
-	changefs_teardown
-}
-
 # Three collections, taking turns, with updates and a delete.
 fill() {
 	for i in $(seq "$1"); do

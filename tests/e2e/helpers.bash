@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # What every suite needs: a daemon on a fresh store, waiting with a deadline, and an end that leaves
-# nothing behind. A suite calls changefs_setup in setup() and changefs_teardown in teardown().
+# nothing behind.
 #
 # CHANGEFS   the program; CHANGEFS_SLOW  a factor for deadlines and an excuse for nothing else
 # STORE MNT  of the default daemon, DAEMON its process id while it runs in front
@@ -22,6 +22,16 @@ changefs_setup() {
 	: >"$DAEMON_STDERR"
 	export STORE MNT
 	[ -x "$CHANGEFS" ] || { echo "no program $CHANGEFS: build it, or use tests/run" >&2; return 1; }
+}
+
+# What most suites want; one that wants something else defines its own behind `load helpers`.
+setup() {
+	changefs_setup
+	start_daemon
+}
+
+teardown() {
+	changefs_teardown
 }
 
 # ---- time ----

@@ -8,10 +8,6 @@ setup() {
 	changefs_setup
 }
 
-teardown() {
-	changefs_teardown
-}
-
 @test "a naive model and the mount agree under random operations" {
 	python3 "$BATS_TEST_DIRNAME/model.py" "$CHANGEFS" "$STORE" "$MNT" "${MODEL_STEPS:-400}" \
 		${MODEL_SEED:+"$MODEL_SEED"} 2>"$WORK/model.stderr" || { cat "$WORK/model.stderr"; false; }

@@ -11,10 +11,6 @@ setup() {
 	: >"$OUT"
 }
 
-teardown() {
-	changefs_teardown
-}
-
 fill() {
 	make_events 1 "$1" >"$MNT/in/events"
 }

@@ -4,15 +4,6 @@
 bats_require_minimum_version 1.5.0
 load helpers
 
-setup() {
-	changefs_setup
-	start_daemon
-}
-
-teardown() {
-	changefs_teardown
-}
-
 # The document is exactly this text, in data/, in the event's value, and after a restart.
 check_document() {
 	same_bytes "$MNT/data/$1.json" "$2"

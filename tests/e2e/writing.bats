@@ -4,15 +4,6 @@
 bats_require_minimum_version 1.5.0
 load helpers
 
-setup() {
-	changefs_setup
-	start_daemon
-}
-
-teardown() {
-	changefs_teardown
-}
-
 @test "100,000 events through one cat: all there, once, in order" {
 	config '{"snapshots":"none"}'
 	make_events 1 100000 >"$WORK/lines"
