@@ -477,6 +477,9 @@ int layout_refuse_change(struct layout *layout, const struct node *parent, const
 	case ROW_DOCUMENTS:
 		return error_set(error, -EPERM,
 				 "%s: documents are changed by the events written to in/", name);
+	case ROW_DLQ:
+	case ROW_OPS:
+		return error_set(error, -EPERM, "%s: what is recorded here stays", name);
 	default:
 		return error_set(error, -EPERM, "%s: the names here are fixed", name);
 	}

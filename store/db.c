@@ -79,7 +79,7 @@ static void options_init(struct db *db, bool create)
 	rocksdb_options_set_create_if_missing(o, create);
 	rocksdb_options_set_create_missing_column_families(o, 1);
 	rocksdb_options_set_wal_recovery_mode(o, rocksdb_point_in_time_recovery);
-	rocksdb_options_set_max_total_wal_size(o, 256 * MIB);
+	rocksdb_options_set_max_total_wal_size(o, 64 * MIB); /* bounds what a start reads again */
 	rocksdb_options_set_db_write_buffer_size(o, 96 * MIB);
 	rocksdb_options_set_max_background_jobs(o, 2);
 	rocksdb_options_set_max_open_files(o, 512);

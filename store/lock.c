@@ -9,9 +9,11 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define INCARNATION_SIZE 16
+#define LOCK_WAIT_S	 3
 
 static bool has_entry(const char *path, const char *name)
 {
@@ -69,6 +71,19 @@ static int tell_owner(int fd, const char *path, struct error *error)
 			 owner && *owner ? ", mounted on " : "", owner ? owner : "");
 }
 
+/* umount(8) returns before the daemon has ended: who comes right behind it waits for that. */
+static int wait_for_lock(int fd, int kind)
+{
+	const struct timespec pause = {.tv_nsec = 50000000};
+
+	for (int tries = LOCK_WAIT_S * 20; flock(fd, kind | LOCK_NB) < 0; tries--) {
+		if (errno != EWOULDBLOCK || tries == 0)
+			return -errno;
+		nanosleep(&pause, NULL);
+	}
+	return 0;
+}
+
 int lock_take(const char *path, const struct store_options *options, int *ret_fd,
 	      struct error *error)
 {
@@ -83,8 +98,9 @@ int lock_take(const char *path, const struct store_options *options, int *ret_fd
 	int fd = open(name.p, access | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return error_set(error, -errno, "%s cannot be opened", name.p);
-	if (flock(fd, (options->read_only ? LOCK_SH : LOCK_EX) | LOCK_NB) < 0) {
-		rc = errno == EWOULDBLOCK ? tell_owner(fd, path, error) : -errno;
+	rc = wait_for_lock(fd, options->read_only ? LOCK_SH : LOCK_EX);
+	if (rc < 0) {
+		rc = rc == -EWOULDBLOCK ? tell_owner(fd, path, error) : rc;
 		close(fd);
 		return rc;
 	}

@@ -373,7 +373,7 @@ static int events_line(struct format_state *state, struct store_batch *batch, st
 	if (json_text_is_blank(line))
 		return FORMAT_TAKEN;
 	int rc = add_event(state, batch, line, &reason);
-	if (rc == -EINVAL && dead_letters)
+	if ((rc == -EINVAL || rc == -EFBIG) && dead_letters)
 		rc = add_dead_letter(batch, line, reason.text);
 	return rc < 0 ? error_set(error, rc, "%s", reason.text) : FORMAT_TAKEN;
 }

@@ -378,3 +378,12 @@ stop_background() {
 	[ $(($(now_ms) - begin)) -lt $((5000 * ${CHANGEFS_SLOW:-1})) ]
 	log_has 200000
 }
+
+@test "umount and at once check, or start again: they wait for the daemon's end" {
+	"$CHANGEFS" "$STORE" "$MNT"
+	echo '{"type":"PUT","key":"user:1","value":1}' >"$MNT/in/events"
+	umount "$MNT" && "$CHANGEFS" check "$STORE"
+	"$CHANGEFS" "$STORE" "$MNT"
+	umount "$MNT" && "$CHANGEFS" "$STORE" "$MNT"
+	umount "$MNT" && "$CHANGEFS" check "$STORE"
+}

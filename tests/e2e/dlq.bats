@@ -43,13 +43,13 @@ letters_are() {
 	log_has 2
 }
 
-@test "an unfinished line becomes a dead letter too; what is over a limit is refused all the same" {
-	config '{"on_decode_error":"dlq","max_document_bytes":65536}'
+@test "an unfinished line becomes a dead letter too; a line over its own limit is refused all the same" {
+	config '{"on_decode_error":"dlq","max_document_bytes":1000}'
 	printf '{"type":"PUT","key":"user:unfinished","va' >"$WORK/line"
 	cat "$WORK/line" >"$MNT/in/events"
 	wait_until 5 letters_are 1
 	jq -j .raw "$MNT/dlq/1.json" | cmp - "$WORK/line"
-	printf '{"type":"PUT","key":"user:over","value":"%s"}\n' "$(head -c 65537 /dev/zero | tr '\0' d)" >"$WORK/line"
+	printf '{"type":"PUT","key":"user:over","value":"%s"}\n' "$(head -c 70000 /dev/zero | tr '\0' d)" >"$WORK/line"
 	run bash -c 'cat "$1" >"$2"' - "$WORK/line" "$MNT/in/events"
 	[ "$status" -ne 0 ]
 	refused EFBIG /in/events
@@ -70,4 +70,16 @@ letters_are() {
 	cat "$MNT"/ops/*.json | jq -es 'all(.v == 1 and (.type | type) == "string" and .ts_ms > 0 and has("server") and has("resume_seq") and has("details"))'
 	[ ! -e "$MNT/ops/99.json" ]
 	[ ! -e "$MNT/dlq/1.json" ]
+}
+
+@test "a key or a document over its limit is a dead letter too, and what follows is taken" {
+	config '{"on_decode_error":"dlq","max_document_bytes":100}'
+	key=$(printf 'k%.0s' $(seq 4097))
+	value=$(printf 'v%.0s' $(seq 101))
+	printf '{"type":"PUT","key":"%s","value":1}\n{"type":"PUT","key":"user:1","value":"%s"}\n{"type":"PUT","key":"user:2","value":2}\n' \
+		"$key" "$value" >"$MNT/in/events"
+	letters_are 2
+	jq -e '.failure_reason | contains("4097")' "$MNT/dlq/1.json"
+	jq -e '.failure_reason | contains("101")' "$MNT/dlq/2.json"
+	[ "$(jq -r .key "$MNT/feed/log.ndjson")" = user:2 ]
 }
