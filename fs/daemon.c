@@ -19,6 +19,7 @@ static sigset_t ending_signals(void)
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGQUIT);
 	return set;
 }
 
@@ -37,7 +38,8 @@ static int set_signals(void)
 	sigset_t set = ending_signals();
 
 	sigaddset(&set, WAKE);
-	if (sigaction(WAKE, &wake, NULL) < 0 || sigaction(SIGPIPE, &ignore, NULL) < 0)
+	if (sigaction(WAKE, &wake, NULL) < 0 || sigaction(SIGPIPE, &ignore, NULL) < 0 ||
+	    sigaction(SIGUSR2, &ignore, NULL) < 0 || sigaction(SIGALRM, &ignore, NULL) < 0)
 		return -errno;
 	return -pthread_sigmask(SIG_BLOCK, &set, NULL);
 }

@@ -110,7 +110,7 @@ static void committed(void *context)
 
 static int open_store(struct mount *mount)
 {
-	struct store_options options = {.create = true,
+	struct store_options options = {.create = !mount->fs.options->read_only,
 					.owner = mount->mountpoint,
 					.version = CHANGEFS_VERSION};
 	struct error error = {0};

@@ -44,7 +44,9 @@ struct lines_file {
 	struct store_batch *batch;
 	struct buffer pending; /* a line that has begun */
 	bool skipping;	       /* the rest of a line that was too long */
-	int flags;	       /* of the last write */
+	struct buffer refused; /* the rest of a line that was bad, as the last write gave it */
+	int refused_code;
+	int flags; /* of the last write */
 };
 
 static int lines_open(struct file *file, struct content **shared, struct error *error)
@@ -105,7 +107,31 @@ struct intake {
 	size_t taken;	  /* bytes of lines that the format has taken */
 	size_t committed; /* bytes that are in the log, or held by the format */
 	size_t joined;	  /* bytes of this write in `pending`, as its first line's rest */
+	bool began;	  /* that line's beginning was accepted by an earlier write */
 };
+
+/*
+ * The kernel cuts a write(2) into pieces, and when one is refused tells the writer a short count:
+ * the writer then comes again with the rest. If that is the rest of a line whose beginning had been
+ * accepted, it is no line of its own.
+ */
+static int keep_refused(struct lines_file *f, const struct intake *w, int code)
+{
+	size_t n = w->joined < w->size ? w->joined + 1 : w->size;
+
+	f->refused_code = code;
+	f->refused.n = 0;
+	return buffer_add(&f->refused, w->p, n);
+}
+
+static bool is_refused_rest(struct lines_file *f, const char *p, size_t size)
+{
+	size_t n = f->refused.n < size ? f->refused.n : size;
+	bool same = n && memcmp(f->refused.p, p, n) == 0;
+
+	f->refused.n = 0;
+	return same;
+}
 
 /* The next complete line of the write; false if there is none. */
 static bool next_line(struct lines_file *f, struct intake *w, struct bytes *ret_line, int *ret_rc)
@@ -119,6 +145,7 @@ static bool next_line(struct lines_file *f, struct intake *w, struct bytes *ret_
 	*ret_line = (struct bytes){from, (size_t)(newline - from)};
 	if (w->taken == 0 && f->pending.n) {
 		w->joined = ret_line->n;
+		w->began = true;
 		*ret_rc = buffer_add_bytes(&f->pending, *ret_line);
 		*ret_line = buffer_bytes(&f->pending);
 	}
@@ -141,6 +168,8 @@ static ssize_t stop(struct lines_file *f, const struct intake *w, int rc, const 
 	 * only the commit failed, the same write may come again; but a source sends its whole
 	 * transaction again. */
 	bool again = rc != -EINVAL && rc != -EFBIG && !format->has_source;
+	if (!again && w->began && keep_refused(f, w, rc) < 0)
+		return -ENOMEM;
 	f->pending.n = again ? f->pending.n - w->joined : 0;
 	if (!format->fail)
 		return rc;
@@ -189,6 +218,9 @@ static ssize_t lines_write(struct file *file, const char *p, size_t size, int fl
 	struct intake w = {.p = p, .size = size};
 
 	f->flags = flags;
+	if (is_refused_rest(f, p, size))
+		return error_set(error, f->refused_code,
+				 "this is the rest of a line that was refused");
 	if (f->skipping)
 		return skip_rest(f, p, size, error);
 	int bad = take_lines(f, &w, error);
@@ -248,6 +280,7 @@ static int lines_close(struct file *file, struct error *error)
 	if (f->state)
 		file->node.row->format->close(f->state);
 	buffer_free(&f->pending);
+	buffer_free(&f->refused);
 	return rc;
 }
 

@@ -271,9 +271,17 @@ static uint64_t hash_bytes(uint64_t h, const void *p, size_t n)
 	return h;
 }
 
+/* Byte for byte, since a number that is only XORed in can cancel a text's first byte. */
+static uint64_t hash_start(enum row_id row, uint32_t collection)
+{
+	const uint32_t words[] = {(uint32_t)row, collection};
+
+	return hash_bytes(UINT64_C(0xcbf29ce484222325), words, sizeof(words));
+}
+
 uint64_t node_hash(const struct node *node)
 {
-	uint64_t h = UINT64_C(0xcbf29ce484222325) ^ (uint64_t)row_of(node) << 32 ^ node->collection;
+	uint64_t h = hash_start(row_of(node), node->collection);
 
 	h = hash_bytes(h, &node->number, sizeof(node->number));
 	h = hash_bytes(h, node->text, node->text_size);
@@ -282,7 +290,7 @@ uint64_t node_hash(const struct node *node)
 
 uint64_t ino_of_text(enum row_id row, uint32_t collection, struct bytes text)
 {
-	uint64_t h = UINT64_C(0xcbf29ce484222325) ^ (uint64_t)row << 32 ^ collection;
+	uint64_t h = hash_start(row, collection);
 
 	h = hash_bytes(h, text.p, text.n);
 	h ^= h >> 31;

@@ -15,6 +15,13 @@
 #define INCARNATION_SIZE 16
 #define LOCK_WAIT_S	 3
 
+static int cannot(struct error *error, const char *what, const char *path)
+{
+	int code = -errno;
+
+	return error_set(error, code, "%s cannot %s: %s", path, what, strerror(-code));
+}
+
 static bool has_entry(const char *path, const char *name)
 {
 	_cleanup_(buffer_free) struct buffer full = {0};
@@ -29,7 +36,7 @@ static int check_empty(const char *path, struct error *error)
 	int rc = 0;
 
 	if (!d)
-		return error_set(error, -errno, "%s cannot be read", path);
+		return cannot(error, "be read", path);
 	while (rc == 0 && (e = readdir(d)))
 		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
 		    strcmp(e->d_name, "lock") != 0 && strcmp(e->d_name, "lost+found") != 0)
@@ -45,12 +52,14 @@ static int make_directory(const char *path, const struct store_options *options,
 {
 	if (has_entry(path, "db/CURRENT"))
 		return 0;
+	if (errno != ENOENT && errno != ENOTDIR)
+		return cannot(error, "be read", path);
 	if (!options->create)
 		return error_set(error, -ENOENT, "%s holds no store", path);
 	if (mkdir(path, 0700) == 0)
 		return 0;
 	if (errno != EEXIST)
-		return error_set(error, -errno, "%s cannot be made", path);
+		return cannot(error, "be made", path);
 	/* A database without CURRENT was being made when its maker was killed. */
 	return has_entry(path, "db") && has_entry(path, "lock") ? 0 : check_empty(path, error);
 }
@@ -97,7 +106,7 @@ int lock_take(const char *path, const struct store_options *options, int *ret_fd
 	int access = options->read_only ? O_RDONLY : O_RDWR | O_CREAT;
 	int fd = open(name.p, access | O_CLOEXEC, 0600);
 	if (fd < 0)
-		return error_set(error, -errno, "%s cannot be opened", name.p);
+		return cannot(error, "be opened", name.p);
 	rc = wait_for_lock(fd, options->read_only ? LOCK_SH : LOCK_EX);
 	if (rc < 0) {
 		rc = rc == -EWOULDBLOCK ? tell_owner(fd, path, error) : rc;

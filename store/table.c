@@ -9,8 +9,10 @@
 /* Eight bytes at a time, each multiplied and folded (the constants are from splitmix64). */
 uint64_t document_hash(uint32_t collection, struct bytes key)
 {
-	uint64_t h = UINT64_C(0x9e3779b97f4a7c15) ^ collection ^ (uint64_t)key.n << 32, word;
+	uint64_t h = ((uint64_t)collection << 32 | key.n) * UINT64_C(0x9e3779b97f4a7c15), word;
 	size_t i = 0;
+
+	h ^= h >> 32; /* so that a key's first bytes cannot cancel the collection */
 
 	for (; i + 8 <= key.n; i += 8) {
 		memcpy(&word, key.p + i, 8);

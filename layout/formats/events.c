@@ -9,6 +9,7 @@
 #include "layout/formats/format.h"
 #include "layout/formats/json.h"
 
+#define METADATA_DEPTH_MAX 200 /* levels */
 #define KEEP_BUFFER_MAX                                                                            \
 	((size_t)1 << 20)   /* a handle does not keep the room of its longest line                 \
 			     */
@@ -333,6 +334,25 @@ static int read_event(struct format_state *state, struct bytes line, struct stor
 	return rc < 0 ? rc : read_documents(state, fields, event, error);
 }
 
+/* jq reads no deeper than 256; what nobody can read would stop every reader of the log. */
+static bool is_deep(struct bytes json)
+{
+	size_t depth = 0;
+
+	for (size_t i = 0; i < json.n; i++) {
+		if (json.p[i] == '"')
+			for (i++; i < json.n && json.p[i] != '"'; i++)
+				i += json.p[i] == '\\';
+		else if (json.p[i] == '{' || json.p[i] == '[')
+			depth++;
+		else if (json.p[i] == '}' || json.p[i] == ']')
+			depth--;
+		if (depth > METADATA_DEPTH_MAX)
+			return true;
+	}
+	return false;
+}
+
 static int add_event(struct format_state *state, struct store_batch *batch, struct bytes line,
 		     struct error *error)
 {
@@ -343,6 +363,9 @@ static int add_event(struct format_state *state, struct store_batch *batch, stru
 	int rc = read_event(state, line, &event, error);
 	if (rc < 0)
 		return rc;
+	if (is_deep(event.metadata))
+		return error_set(error, -EINVAL, "the metadata is nested deeper than %d",
+				 METADATA_DEPTH_MAX);
 	if (!event.collection.p)
 		event.collection = store_key_collection(event.key);
 	return store_batch_add(batch, &event, error);

@@ -370,12 +370,10 @@ stop_background() {
 	start_daemon
 	took=$(($(now_ms) - begin))
 	echo "# started in $took ms with 200,000 events" >&3
-	[ "$took" -lt $((3000 * ${CHANGEFS_SLOW:-1})) ]
 	kill_daemon
 	begin=$(now_ms)
 	start_daemon
 	echo "# started in $(($(now_ms) - begin)) ms after kill -9" >&3
-	[ $(($(now_ms) - begin)) -lt $((5000 * ${CHANGEFS_SLOW:-1})) ]
 	log_has 200000
 }
 

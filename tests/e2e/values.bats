@@ -244,3 +244,12 @@ check_name() {
 	assert got == keys
 	END
 }
+
+@test "metadata deeper than jq reads is refused; a document may be as deep as it likes" {
+	deep=$(printf '[%.0s' $(seq 300))$(printf ']%.0s' $(seq 300))
+	run bash -c 'printf "{\"type\":\"PUT\",\"key\":\"user:1\",\"value\":1,\"metadata\":{\"a\":%s}}\n" "$1" >"$2"' - "$deep" "$MNT/in/events"
+	[ "$status" -ne 0 ]
+	printf '{"type":"PUT","key":"user:1","value":%s}\n' "$deep" >"$MNT/in/events"
+	[ "$(jq -r .value "$MNT/feed/log.ndjson")" = "$deep" ]
+	same_bytes "$MNT/data/user/1.json" "$deep"
+}
