@@ -6,9 +6,8 @@
  */
 #include "store/store.h"
 
-/* Takes the lock, for reading only a shared one, and waits some seconds for it; makes the directory if the options say so.
- * -EBUSY with the owner in the error, -ENOENT,
- * -ENOTEMPTY. */
+/* Takes the lock, for reading only a shared one, and waits some seconds for it; makes the directory
+ * if the options say so. -EBUSY with the owner in the error, -ENOENT, -ENOTEMPTY. */
 int lock_take(const char *path, const struct store_options *options, int *ret_fd,
 	      struct error *error);
 /* The directory's device and inode, and the incarnation (16 bytes) that the lock file names; zeros
