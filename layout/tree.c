@@ -271,12 +271,12 @@ static uint64_t hash_bytes(uint64_t h, const void *p, size_t n)
 	return h;
 }
 
-/* Byte for byte, since a number that is only XORed in can cancel a text's first byte. */
+/* Mixed, since a number that is only XORed in can cancel a text's first byte. */
 static uint64_t hash_start(enum row_id row, uint32_t collection)
 {
-	const uint32_t words[] = {(uint32_t)row, collection};
+	uint64_t h = ((uint64_t)row << 32 | collection) * UINT64_C(0x9e3779b97f4a7c15);
 
-	return hash_bytes(UINT64_C(0xcbf29ce484222325), words, sizeof(words));
+	return h ^ h >> 32;
 }
 
 uint64_t node_hash(const struct node *node)
