@@ -263,6 +263,9 @@ static int prepare(struct store_batch *batch, const struct store_event *event,
 		.timestamp_ms = event->timestamp_ms,
 		.encoded = event->encoded,
 		.patch = event->patch,
+		.unless_same = event->unless_same,
+		.through_file = event->through_file,
+		.expected = event->expected,
 	};
 	p->binary = event->value.p && !bytes_are_utf8(event->value);
 	p->base64 = p->encoded || p->binary ||

@@ -44,6 +44,7 @@ struct store_event_info block_event(const struct block *block, uint32_t i)
 		.commit_ms = block->commit_ms + get_le32(e + 16),
 		.type = (enum store_type)(unsigned char)e[20],
 		.flags = (unsigned char)e[21],
+		.through_file = (unsigned char)e[21] & BLOCK_FLAG_THROUGH_FILE,
 	};
 }
 

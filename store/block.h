@@ -3,10 +3,11 @@
 /* A block of the log: events with consecutive sequences and their lines; keys.h draws it. */
 #include "store/store.h"
 
-#define BLOCK_HEAD_SIZE	   48
-#define BLOCK_ENTRY_SIZE   24
-#define BLOCK_FLAG_BASE64  1
-#define BLOCK_FLAG_PARTIAL 2
+#define BLOCK_HEAD_SIZE		48
+#define BLOCK_ENTRY_SIZE	24
+#define BLOCK_FLAG_BASE64	1
+#define BLOCK_FLAG_PARTIAL	2
+#define BLOCK_FLAG_THROUGH_FILE 4
 /* Lines are gathered into blocks of about this size; one longer line is a block of its own. */
 #define BLOCK_TARGET ((size_t)128 << 10)
 

@@ -144,7 +144,7 @@ struct collection *collections_get(struct collections *c, uint32_t id)
 void collection_put(struct store *store, struct db_batch *batch, const struct collection *c)
 {
 	char head[RECORD_HEAD];
-	struct key key = key_meta_collection(c->id);
+	struct key key = key_meta_collection('C', c->id);
 
 	put_le64(head, c->pending.position);
 	put_le64(head + 8, c->pending.events);
@@ -197,6 +197,18 @@ static int load_one(struct store *store, struct bytes key, struct bytes value, s
 	return 0;
 }
 
+static int load_removed(struct store *store, struct bytes key, struct bytes value,
+			struct error *error)
+{
+	uint32_t id = key.n == 5 ? get_be32(key.p + 1) : 0;
+
+	if (value.n != 8 || id < 1 || id > store->collections.count)
+		return error_set(error, -EBADMSG,
+				 "the record of a removed collection is malformed");
+	atomic_store(&store->collections.by_id[id - 1]->removed, get_le64(value.p));
+	return 0;
+}
+
 int collections_load(struct store *store, struct error *error)
 {
 	struct db_iterator *it = db_iterator_open(store->db, DB_META, false);
@@ -205,8 +217,10 @@ int collections_load(struct store *store, struct error *error)
 	int rc;
 
 	db_iterator_seek(it, KEY_BYTES(from));
-	while ((rc = db_iterator_get(it, &key, &value, error)) > 0 && key.p[0] == 'C') {
-		rc = load_one(store, key, value, error);
+	while ((rc = db_iterator_get(it, &key, &value, error)) > 0 &&
+	       (key.p[0] == 'C' || key.p[0] == 'D')) {
+		rc = key.p[0] == 'C' ? load_one(store, key, value, error)
+				     : load_removed(store, key, value, error);
 		if (rc < 0)
 			break;
 		db_iterator_next(it);
@@ -252,4 +266,103 @@ struct bytes store_collection_name(struct store *store, uint32_t id)
 	struct collection *it = collections_get(&store->collections, id);
 
 	return it ? (struct bytes){it->name, it->name_size} : (struct bytes){0};
+}
+
+/* ---- made and removed without an event ---- */
+
+static bool is_removed(const struct collection *c)
+{
+	uint64_t removed = atomic_load(&c->removed);
+
+	return removed && removed == atomic_load(&c->last_sequence) + 1;
+}
+
+bool store_collection_is_removed(struct store *store, uint32_t id)
+{
+	struct collection *c = collections_get(&store->collections, id);
+
+	return c && is_removed(c);
+}
+
+static int create(struct store *store, struct db_batch *batch, struct collection *c,
+		  struct error *error)
+{
+	struct key removed = key_meta_collection('D', c->id);
+
+	if (!atomic_load(&c->visible)) {
+		c->pending.last_ms = clock_wall_ms();
+		atomic_store(&c->created_ms, c->pending.last_ms);
+	} else if (!is_removed(c))
+		return -EEXIST;
+	collection_put(store, batch, c);
+	db_batch_delete(store->db, batch, DB_META, KEY_BYTES(removed));
+	int rc = commit_write(store, false, error);
+	if (rc < 0)
+		return rc;
+	atomic_store(&c->removed, 0);
+	collection_publish(c);
+	return 0;
+}
+
+int store_collection_create(struct store *store, struct bytes name, struct error *error)
+{
+	if (!name.n || name.n > STORE_NAME_MAX || !bytes_are_utf8(name))
+		return error_set(error, -EINVAL,
+				 "a collection's name must be UTF-8 of 1 to %d bytes",
+				 STORE_NAME_MAX);
+	struct db_batch *batch = commit_turn_start(store);
+	struct collection *c = collections_intern(&store->collections, name);
+	int rc = c ? create(store, batch, c, error) : -ENOMEM;
+	if (rc < 0)
+		collections_drop_invisible(&store->collections);
+	commit_turn_end(store);
+	if (rc == 0 && store->listener)
+		store->listener(store->listener_context);
+	return rc;
+}
+
+static int check_empty(struct store *store, uint32_t id, struct error *error)
+{
+	struct store_document_cursor *cursor = NULL;
+	struct store_document document;
+	struct bytes key;
+
+	int rc = store_document_cursor_open(store, id, &cursor, error);
+	if (rc == 0)
+		rc = store_document_cursor_next(cursor, &key, &document, error);
+	store_document_cursor_close(cursor);
+	return rc > 0 ? error_set(error, -ENOTEMPTY, "the collection has documents") : rc;
+}
+
+static int remove_at(struct store *store, struct collection *c, uint64_t last, struct error *error)
+{
+	struct key key = key_meta_collection('D', c->id);
+	struct db_batch *batch = commit_turn_start(store);
+	char value[8];
+	int rc;
+
+	put_le64(value, last + 1);
+	db_batch_put(store->db, batch, DB_META, KEY_BYTES(key), (struct bytes){value, 8});
+	/* An event that came since it was found empty may have given it a document. */
+	rc = atomic_load(&c->last_sequence) == last ? commit_write(store, false, error) : -EAGAIN;
+	if (rc == 0)
+		atomic_store(&c->removed, last + 1);
+	commit_turn_end(store);
+	return rc;
+}
+
+int store_collection_remove(struct store *store, uint32_t id, struct error *error)
+{
+	struct collection *c = collections_get(&store->collections, id);
+	int rc;
+
+	if (!c || is_removed(c))
+		return -ENOENT;
+	do {
+		uint64_t last = atomic_load(&c->last_sequence);
+		rc = check_empty(store, id, error);
+		if (rc == 0)
+			rc = remove_at(store, c, last, error);
+	} while (rc == -EAGAIN);
+	return rc;
 }

@@ -88,8 +88,8 @@ static int change_document(struct store *store, const struct resolved *r, uint64
 	if (type == STORE_TRUNCATE)
 		overlay_truncate(&c->overlay, r->collection->id);
 	else
-		overlay_set(r->entry,
-			    (struct document_text){change->entry.text, change->entry.binary});
+		overlay_set(r->entry, (struct document_text){change->entry.text,
+							     change->entry.binary, sequence});
 	return 0;
 }
 
@@ -174,6 +174,23 @@ static int end_block(struct store *store)
 	return 0;
 }
 
+static unsigned char flags_of(const struct resolved *r)
+{
+	return (r->base64 ? BLOCK_FLAG_BASE64 : 0) | (r->partial ? BLOCK_FLAG_PARTIAL : 0) |
+	       (r->prepared->through_file ? BLOCK_FLAG_THROUGH_FILE : 0);
+}
+
+/* 0 if the event is to be recorded, 1 if it would change nothing, -ESTALE. */
+static int judge_document(const struct resolved *r, struct error *error)
+{
+	const struct prepared *p = r->prepared;
+	struct document_text now = r->entry ? r->entry->current : (struct document_text){0};
+
+	if (p->expected && (!now.text.p || now.sequence != p->expected))
+		return error_set(error, -ESTALE, "the document has changed meanwhile");
+	return p->unless_same && now.text.p && bytes_equal(now.text, r->value);
+}
+
 static int add_event(struct store *store, const struct store_batch *batch, const struct prepared *p,
 		     struct error *error)
 {
@@ -186,6 +203,9 @@ static int add_event(struct store *store, const struct store_batch *batch, const
 	int rc = group_resolve(store, batch, p, &r, error);
 	if (rc < 0)
 		return rc;
+	rc = judge_document(&r, error);
+	if (rc)
+		return rc < 0 ? rc : 0;
 	if (b->count && b->lines.n + r.part.n > 2 * BLOCK_TARGET) {
 		rc = end_block(store);
 		if (rc < 0)
@@ -202,7 +222,7 @@ static int add_event(struct store *store, const struct store_batch *batch, const
 		.type = p->type,
 		.timestamp_ms = p->timestamp_ms,
 		.length = (uint32_t)length,
-		.flags = (r.base64 ? BLOCK_FLAG_BASE64 : 0) | (r.partial ? BLOCK_FLAG_PARTIAL : 0),
+		.flags = flags_of(&r),
 	};
 	rc = block_builder_add(b, &info);
 	if (rc == 0)
@@ -303,12 +323,15 @@ static int add_events(struct store *store, struct waiter *w, size_t from, size_t
 	const struct store_batch *batch = w->batch;
 	int rc = 0;
 
-	if (from < to && !w->committed.first)
-		w->committed.first = store->commit.next_sequence;
+	uint64_t first = store->commit.next_sequence;
+
 	for (; from < to && rc == 0; from++)
 		rc = add_event(store, batch, &batch->events[from], w->error);
-	if (w->committed.first)
-		w->committed.last = store->commit.next_sequence - 1;
+	if (store->commit.next_sequence == first)
+		return rc; /* no event was recorded */
+	if (!w->committed.first)
+		w->committed.first = first;
+	w->committed.last = store->commit.next_sequence - 1;
 	return rc;
 }
 

@@ -24,7 +24,7 @@ int group_want_documents(struct store *store, const struct store_batch *batch, s
 
 	for (size_t i = from; i < to; i++) {
 		const struct prepared *p = &batch->events[i];
-		bool before = fills_before(store, p);
+		bool before = fills_before(store, p) || p->unless_same || p->expected;
 		if (!before && !p->patch)
 			continue;
 		struct collection *it = group_touch(store, span_bytes(batch, p->collection));

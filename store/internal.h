@@ -52,6 +52,7 @@ struct collection {
 
 	/* What readers see. */
 	_Atomic bool visible;
+	_Atomic uint64_t removed; /* last_sequence + 1 when it was removed; 0: never */
 	_Atomic uint64_t end;
 	_Atomic uint64_t events;
 	_Atomic uint64_t last_sequence;
@@ -99,6 +100,9 @@ struct prepared {
 	bool base64;  /* texts are shown as base64 */
 	bool encoded; /* and the metadata said so from the start */
 	bool binary;  /* the value is not UTF-8 */
+	bool unless_same;
+	bool through_file;
+	uint64_t expected;
 	int64_t timestamp_ms;
 	struct span collection, key, value, metadata, before, after, patch_key;
 	struct span part;   /* ,"type":… up to the metadata */

@@ -24,6 +24,7 @@
  *                                              on_decode_error:u8
  *          'C' collection:u32                  position:u64 events:u64 last_sequence:u64
  *                                              last_ms:i64 created_ms:i64 name
+ *          'D' collection:u32                  last_sequence:u64 + 1, when it was removed
  *          'S' name                            position:u64 time_us:i64 events:u64
  *
  * index: P finds the block of a byte position, S the block of a sequence, both within one stream;
@@ -42,7 +43,8 @@
  *    8 first sequence:u64     16 position in the whole log:u64     24 commit_ms:i64
  *   32 count:u32     36 lines size:u32     40 first sequence of its segment:u64
  *   48 for each event: length:u32 collection:u32 timestamp_ms:i64 commit delta in ms:u32
- *      type:u8 flags:u8 (2 bytes zero); flags: 1 texts are base64, 2 its document is not written
+ *      type:u8 flags:u8 (2 bytes zero); flags: 1 texts are base64, 2 its document is not written,
+ *      4 it was recorded through the document's own file
  *      … the lines, back to back
  * Its events have consecutive sequences. A generation above 0 is a segment that was written anew.
  */
@@ -158,9 +160,10 @@ static inline struct key key_meta(char kind)
 	return (struct key){.p = {kind}, .n = 1};
 }
 
-static inline struct key key_meta_collection(uint32_t collection)
+/* kind is 'C' or 'D'. */
+static inline struct key key_meta_collection(char kind, uint32_t collection)
 {
-	struct key k = {.p = {'C'}, .n = 5};
+	struct key k = {.p = {kind}, .n = 5};
 	put_be32(k.p + 1, collection);
 	return k;
 }

@@ -96,6 +96,7 @@ static int take_loaded(struct overlay_entry *e, struct db_value value, struct er
 	e->current.text.p = v.p + STATE_VALUE_HEAD;
 	e->current.text.n = v.n - STATE_VALUE_HEAD;
 	e->current.binary = v.p[16] & STATE_FLAG_BINARY;
+	e->current.sequence = get_le64(v.p);
 	e->previous = e->current;
 	return 0;
 }
@@ -107,7 +108,7 @@ static bool load_from_tables(struct store *store, struct overlay_entry *e)
 
 	if (!documents_find(store, e->collection, e->key, &known))
 		return false;
-	e->current = e->previous = (struct document_text){known.text, known.binary};
+	e->current = e->previous = (struct document_text){known.text, known.binary, known.sequence};
 	return true;
 }
 

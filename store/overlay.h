@@ -11,6 +11,7 @@ struct store;
 struct document_text {
 	struct bytes text; /* absent: there is no document */
 	bool binary;	   /* not UTF-8 */
+	uint64_t sequence; /* of the event that wrote it */
 };
 
 struct overlay_entry {

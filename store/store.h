@@ -93,6 +93,13 @@ struct store_event {
 	 */
 	int (*patch)(struct bytes value, struct bytes current, struct buffer *ret_value,
 		     bool *ret_partial);
+	/* PUT: not recorded where the document is already these very bytes. */
+	bool unless_same;
+	/* Not 0: the document has to be the one that the event of this sequence wrote, else the
+	 * whole batch fails with -ESTALE. */
+	uint64_t expected;
+	/* The document was changed through its own file, so who watches that has seen it. */
+	bool through_file;
 	/* The key whose document `patch` gets, as it stood before this batch's event just in front
 	 * of this one (a change of key is a DELETE and a PUT). Absent: the event's own key, now. */
 	struct bytes patch_key;
@@ -142,7 +149,7 @@ int store_batch_dead_letter(struct store_batch *batch, struct bytes members);
 bool store_batch_is_empty(const struct store_batch *batch);
 
 struct store_committed {
-	uint64_t first; /* sequences; both 0 if the batch was empty or skipped */
+	uint64_t first; /* sequences; both 0 if nothing was recorded */
 	uint64_t last;
 	bool skipped; /* the sources had sent all of it before */
 };
@@ -182,6 +189,15 @@ const struct store_gap *store_gaps(struct store *store, size_t *ret_count);
 uint32_t store_collection_count(struct store *store);
 /* Commit time of the first event of the newest collection; the store's birth if there is none. */
 int64_t store_collection_newest_ms(struct store *store);
+/* Makes an empty collection, or lets one that was removed appear again. -EEXIST: it is there;
+ * -EINVAL: not a collection's name. */
+int store_collection_create(struct store *store, struct bytes name, struct error *error);
+/*
+ * Removes a collection that has no documents: it counts as removed until its next event.
+ * -ENOTEMPTY. Its number, its name and its events stay.
+ */
+int store_collection_remove(struct store *store, uint32_t id, struct error *error);
+bool store_collection_is_removed(struct store *store, uint32_t id);
 /* The id, or -ENOENT. */
 int store_collection_find(struct store *store, struct bytes name, uint32_t *ret_id);
 /* Borrowed until store_close(). Absent if there is no such id. */
@@ -230,6 +246,7 @@ struct store_event_info {
 	int64_t commit_ms;
 	uint32_t length;     /* of the line, with its \n */
 	unsigned char flags; /* the store's own, see keys.h */
+	bool through_file;   /* see struct store_event */
 };
 
 /* One event; its line is appended to `line` unless that is NULL. -ENOENT: trimmed or not yet. */

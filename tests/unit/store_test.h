@@ -180,3 +180,11 @@ static inline void crash_after(void (*work)(struct store *), const char *boot_id
 	if (waitpid(pid, &status, 0) != pid || status != 0)
 		abort();
 }
+
+/* RUN() with a directory of its own. */
+#define RUN_FRESH(test)                                                                            \
+	do {                                                                                       \
+		test_directory_new();                                                              \
+		RUN(test);                                                                         \
+		test_directory_remove();                                                           \
+	} while (0)

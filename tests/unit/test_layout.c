@@ -651,13 +651,6 @@ static void history_is_not_written(void)
 	store_close(s);
 }
 
-#define RUN_FRESH(test)                                                                            \
-	do {                                                                                       \
-		test_directory_new();                                                              \
-		RUN(test);                                                                         \
-		test_directory_remove();                                                           \
-	} while (0)
-
 int main(void)
 {
 	RUN_FRESH(an_empty_stream_begins_with_a_newline);

@@ -698,13 +698,6 @@ static void damage_is_found(void)
 	CHECK(faults_after(cut_block) > 0);
 }
 
-#define RUN_FRESH(test)                                                                            \
-	do {                                                                                       \
-		test_directory_new();                                                              \
-		RUN(test);                                                                         \
-		test_directory_remove();                                                           \
-	} while (0)
-
 int main(void)
 {
 	RUN_FRESH(lines_are_as_documented);
