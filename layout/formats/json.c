@@ -2,9 +2,8 @@
 #include "layout/formats/json.h"
 
 #include <errno.h>
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
+
+#include "layout/formats/json_string.h"
 
 /*
  * A state machine without recursion: `objects` has one bit for each open bracket, set for '{'. On
@@ -44,40 +43,10 @@ static inline bool at(const struct scan *s, char c)
 
 /* ---- strings ---- */
 
-static inline int hex_digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	char lower = (char)(c | 0x20);
-	return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
-}
-
-/* The value of 4 hexadecimal digits, or -1. */
-static int hex4(const char *p, const char *end)
-{
-	int value = 0;
-
-	if (end - p < 4)
-		return -1;
-	for (int i = 0; i < 4; i++) {
-		int digit = hex_digit(p[i]);
-		if (digit < 0)
-			return -1;
-		value = value << 4 | digit;
-	}
-	return value;
-}
-
-/* What the letter behind a backslash stands for; 0: nothing. 'u' is not in here. */
-static const char escapes[256] = {
-	['"'] = '"',  ['\\'] = '\\', ['/'] = '/',  ['b'] = '\b',
-	['f'] = '\f', ['n'] = '\n',  ['r'] = '\r', ['t'] = '\t',
-};
-
 /* Takes an escape, from its backslash on. */
 static inline bool scan_escape(struct scan *s)
 {
-	if (s->end - s->p >= 2 && escapes[(unsigned char)s->p[1]]) {
+	if (s->end - s->p >= 2 && json_escapes[(unsigned char)s->p[1]]) {
 		s->p += 2;
 		return true;
 	}
@@ -88,30 +57,6 @@ static inline bool scan_escape(struct scan *s)
 	fault(s, "an unknown escape in a string");
 	return false;
 }
-
-#ifdef __SSE2__
-/* One bit for each of 16 bytes. */
-struct block {
-	unsigned quotes;
-	unsigned backslashes;
-	unsigned controls;
-};
-
-static inline unsigned bytes_equal_to(__m128i v, char c)
-{
-	return (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(v, _mm_set1_epi8(c)));
-}
-
-static inline struct block block_load(const char *p)
-{
-	const __m128i v = _mm_loadu_si128((const __m128i *)(const void *)p);
-	const __m128i last_control = _mm_set1_epi8(0x1f);
-	const __m128i controls = _mm_cmpeq_epi8(_mm_min_epu8(v, last_control), v);
-
-	return (struct block){bytes_equal_to(v, '"'), bytes_equal_to(v, '\\'),
-			      (unsigned)_mm_movemask_epi8(controls)};
-}
-#endif
 
 /*
  * Passes plain bytes and \" in blocks of 16. Documents as strings are full of \", so that escape
@@ -321,19 +266,47 @@ static int scan_error(const struct scan *s, struct bytes text, struct error *err
 			 s->fault);
 }
 
-int json_check(struct bytes text, struct error *error)
+/* True if the scan stopped inside a token that only its end is missing of. */
+static bool is_cut(const struct scan *s)
+{
+	static const char *const words[] = {"true", "false", "null"};
+	size_t n = (size_t)(s->end - s->p);
+
+	if (n == 0)
+		return true;
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+		if (n < strlen(words[i]) && memcmp(s->p, words[i], n) == 0)
+			return true;
+	if (*s->p != '\\' || n >= 6 || (n > 1 && s->p[1] != 'u'))
+		return false;
+	for (size_t i = 2; i < n; i++)
+		if (hex_digit(s->p[i]) < 0)
+			return false;
+	return true;
+}
+
+static int check(struct bytes text, bool beginning, struct error *error)
 {
 	struct scan s;
 
 	scan_start(&s, text.p, text.p + text.n);
 	if (!scan_value(&s))
-		return scan_error(&s, text, error);
+		return beginning && is_cut(&s) ? 0 : scan_error(&s, text, error);
 	skip_space(&s);
-	if (s.p < s.end) {
-		s.fault = "something follows the value";
-		return scan_error(&s, text, error);
-	}
-	return 0;
+	if (s.p == s.end)
+		return 0;
+	s.fault = "something follows the value";
+	return scan_error(&s, text, error);
+}
+
+int json_check(struct bytes text, struct error *error)
+{
+	return check(text, false, error);
+}
+
+int json_check_beginning(struct bytes text, struct error *error)
+{
+	return check(text, true, error);
 }
 
 /* ---- walking ---- */
@@ -452,136 +425,3 @@ int json_walk_end(const struct json_walk *walk)
 }
 
 /* ---- what strings say ---- */
-
-/*
- * Reads the escape at p (a backslash, checked by the scanner) and writes what it says, up to 4
- * bytes of UTF-8. Returns the bytes written, or -EINVAL for half a surrogate pair.
- */
-static int escape_decode(const char **p, const char *end, char out[4])
-{
-	char plain = escapes[(unsigned char)(*p)[1]];
-	if (plain) {
-		*p += 2;
-		out[0] = plain;
-		return 1;
-	}
-	int code = hex4(*p + 2, end);
-	*p += 6;
-	if (code >= 0xd800 && code <= 0xdfff) {
-		int low =
-			end - *p >= 6 && (*p)[0] == '\\' && (*p)[1] == 'u' ? hex4(*p + 2, end) : -1;
-		if (code >= 0xdc00 || low < 0xdc00 || low > 0xdfff)
-			return -EINVAL;
-		*p += 6;
-		code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
-	}
-	if (code < 0x80) {
-		out[0] = (char)code;
-		return 1;
-	}
-	int more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
-	static const int leads[] = {0, 0xc0, 0xe0, 0xf0};
-	out[0] = (char)(leads[more] | code >> (6 * more));
-	for (int i = 1; i <= more; i++)
-		out[i] = (char)(0x80 | (code >> (6 * (more - i)) & 0x3f));
-	return more + 1;
-}
-
-bool json_name_is(struct bytes raw, const char *word)
-{
-	const char *p = raw.p, *end = raw.p + raw.n;
-	size_t n = strlen(word);
-
-	if (raw.n == n) /* each escape makes the raw name longer than what it says */
-		return memcmp(raw.p, word, n) == 0 && !memchr(word, '\\', n);
-	for (; p < end && *word; word++) {
-		char out[4] = {*p};
-		if (*p != '\\')
-			p++;
-		else if (escape_decode(&p, end, out) != 1)
-			return false;
-		if (out[0] != *word)
-			return false;
-	}
-	return p == end && !*word;
-}
-
-size_t json_name_find(struct bytes raw, const struct bytes *words, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		if (bytes_equal(raw, words[i]))
-			return i;
-	if (memchr(raw.p, '\\', raw.n))
-		for (size_t i = 0; i < count; i++)
-			if (json_name_is(raw, words[i].p))
-				return i;
-	return count;
-}
-
-#define DECODE_SLACK 32 /* bytes that decode_blocks() may write behind its output */
-
-/*
- * Copies bytes and two-letter escapes. Stops in front of a \u, or where less than 32 bytes are
- * left: pieces are copied by 16 bytes, the rest of which the next piece overwrites.
- */
-static inline void decode_blocks(const char **p, const char *end, char **out)
-{
-#ifdef __SSE2__
-	const char *from = *p;
-	char *to = *out;
-
-	while (end - from >= 32) {
-		unsigned hit = block_load(from).backslashes;
-		unsigned start = 0;
-		while (hit) {
-			unsigned i = (unsigned)__builtin_ctz(hit);
-			memcpy(to, from + start, 16);
-			to += i - start;
-			char plain = escapes[(unsigned char)from[i + 1]];
-			if (!plain) {
-				*p = from + i;
-				*out = to;
-				return;
-			}
-			*to++ = plain;
-			start = i + 2;
-			hit &= ~(3u << i);
-		}
-		memcpy(to, from + start, 16);
-		to += start < 16 ? 16 - start : 0;
-		from += start < 16 ? 16 : start;
-	}
-	*p = from;
-	*out = to;
-#else
-	(void)p;
-	(void)end;
-	(void)out;
-#endif
-}
-
-int json_string_decode(struct bytes value, struct buffer *ret_text, struct error *error)
-{
-	if (value.n < 2 || value.p[0] != '"')
-		return error_set(error, -EINVAL, "this is not a JSON string");
-	/* No escape grows when it is decoded. */
-	if (buffer_reserve(ret_text, value.n + DECODE_SLACK) < 0)
-		return -ENOMEM;
-	const char *p = value.p + 1, *end = value.p + value.n - 1;
-	char *out = ret_text->p + ret_text->n;
-	while (p < end) {
-		decode_blocks(&p, end, &out);
-		while (p < end && *p != '\\')
-			*out++ = *p++;
-		if (p == end)
-			break;
-		int n = escape_decode(&p, end, out);
-		if (n < 0)
-			return error_set(
-				error, -EINVAL,
-				"a string has half of a surrogate pair (\\uD800 to \\uDFFF)");
-		out += n;
-	}
-	ret_text->n = (size_t)(out - ret_text->p);
-	return 0;
-}

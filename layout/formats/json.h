@@ -12,6 +12,9 @@
 /* 0 if the whole text is exactly one value with white space around it. */
 int json_check(struct bytes text, struct error *error);
 
+/* 0 if the text is a value or could become one when more follows, else -EINVAL. */
+int json_check_beginning(struct bytes text, struct error *error);
+
 /*
  * Walks the members of an object, or the elements of an array (then names are absent). It checks
  * the grammar as it goes, so a text needs no json_check() before: one pass does both.

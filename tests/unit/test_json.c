@@ -102,6 +102,32 @@ static void test_faults_are_told(void)
 	CHECK(strcmp(error.text, "not JSON at byte 2: something follows the value") == 0);
 }
 
+static int check_beginning(const char *p, size_t n)
+{
+	char *copy = malloc(n + !n);
+	memcpy(copy, p, n);
+	int rc = json_check_beginning((struct bytes){copy, n}, NULL);
+	free(copy);
+	return rc;
+}
+
+/* What may still become a value, cut at every byte; and what no more bytes can mend. */
+static void test_beginnings(void)
+{
+	static const char good[] = " {\"a\\u00e9\\n\": [true, false,null ,-1.5e+3, {}, [ ], \"\"],"
+				   "\"b\":{\"c\":0}} \n";
+	static const char *const bad[] = {
+		"x",	"tRue",	    "trux", "{]",   "[}",    "{1",	   "{\"a\",",
+		"[1 2", "{\"a\":}", "1 2",  "{} {", "\"\\x", "\"\\u12g",   "\"\x01",
+		"-a",	"1.x",	    "1e++", "01",   "nulla", "{\"a\":1,}", "hello",
+	};
+
+	for (size_t n = 0; n < sizeof(good); n++)
+		CHECK(check_beginning(good, n) == 0);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		CHECK(check_beginning(bad[i], strlen(bad[i])) == -EINVAL);
+}
+
 /* A quote, backslash or control byte at every place of the 16 that are looked at together. */
 static void test_string_lengths(void)
 {
@@ -367,6 +393,7 @@ int main(void)
 	RUN(test_refused);
 	RUN(test_depth);
 	RUN(test_faults_are_told);
+	RUN(test_beginnings);
 	RUN(test_string_lengths);
 	RUN(test_walk);
 	RUN(test_walk_inside);
