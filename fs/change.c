@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What changes the tree. */
-#include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 
 #include "fs/ops.h"
+
+/* ---- what cannot be made anywhere ---- */
 
 static void refuse_change(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
@@ -17,7 +21,6 @@ static void refuse_change(fuse_req_t req, fuse_ino_t parent, const char *name)
 		return;
 	}
 	r = layout_refuse_change(fs->layout, ref.node, name, &error);
-	assert(r < 0);
 	changefs_refuse(req, ref.node, name, r, &error);
 	nodes_unref(fs->nodes, &ref);
 }
@@ -27,23 +30,7 @@ void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, 
 	refuse_change(req, parent, name);
 }
 
-void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
-{
-	refuse_change(req, parent, name);
-}
-
-void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
-{
-	refuse_change(req, parent, name);
-}
-
 void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
-{
-	refuse_change(req, parent, name);
-}
-
-void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
-	       const char *new_name, unsigned flags)
 {
 	refuse_change(req, parent, name);
 }
@@ -53,8 +40,152 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *
 	refuse_change(req, new_parent, new_name);
 }
 
+/* ---- removing ---- */
+
+static void remove_name(fuse_req_t req, fuse_ino_t parent, const char *name,
+			int (*act)(struct layout *layout, const struct node *parent,
+				   const char *name, struct error *error))
+{
+	struct changefs *fs = fs_of(req);
+	struct error error = {0};
+	struct node_ref ref;
+	int r = nodes_ref(fs->nodes, parent, &ref);
+
+	if (r < 0) {
+		fuse_reply_err(req, -r);
+		return;
+	}
+	r = act(fs->layout, ref.node, name, &error);
+	if (r < 0)
+		changefs_refuse(req, ref.node, name, r, &error);
+	else
+		fuse_reply_err(req, 0);
+	nodes_unref(fs->nodes, &ref);
+	park_answer(fs->park, UINT_MAX);
+}
+
+void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	remove_name(req, parent, name, layout_unlink);
+}
+
+void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	remove_name(req, parent, name, layout_rmdir);
+}
+
+/* ---- making ---- */
+
+void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+{
+	struct changefs *fs = fs_of(req);
+	struct fuse_entry_param entry = {0};
+	struct error error = {0};
+	struct node node = {0};
+	struct node_ref ref;
+	struct stat st;
+	int r = nodes_ref(fs->nodes, parent, &ref);
+
+	if (r < 0) {
+		fuse_reply_err(req, -r);
+		return;
+	}
+	r = layout_mkdir(fs->layout, ref.node, name, &node, &st, &error);
+	if (r == 0)
+		r = fill_entry(fs, &node, &st, &entry);
+	if (r < 0)
+		changefs_refuse(req, ref.node, name, r, &error);
+	else if (fuse_reply_entry(req, &entry) < 0)
+		nodes_forget(fs->nodes, entry.ino, 1);
+	nodes_unref(fs->nodes, &ref);
+}
+
+/* Opens what was made, and answers. */
+static int open_created(fuse_req_t req, const struct fuse_entry_param *entry,
+			struct fuse_file_info *fi, struct error *error)
+{
+	const struct fuse_ctx *ctx = fuse_req_ctx(req);
+	struct changefs *fs = fs_of(req);
+	struct handle *handle;
+	int r = handle_new(fs, entry->ino, ctx->pid, ctx->uid, &handle);
+
+	if (r == 0) {
+		r = handle_open_file(fs, handle, fi->flags, error);
+		if (r < 0)
+			handle_close(fs, handle);
+	}
+	if (r < 0)
+		return r;
+	set_caching(handle, fi);
+	fi->fh = (uintptr_t)handle;
+	/* When nobody takes it there will be no RELEASE and no FORGET either. */
+	if (fuse_reply_create(req, entry, fi) < 0) {
+		handle_close(fs, handle);
+		nodes_forget(fs->nodes, entry->ino, 1);
+	}
+	return 0;
+}
+
 void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	       struct fuse_file_info *fi)
 {
-	refuse_change(req, parent, name);
+	const struct fuse_ctx *ctx = fuse_req_ctx(req);
+	struct stat as = {.st_mode = mode, .st_uid = ctx->uid, .st_gid = ctx->gid}, st;
+	struct changefs *fs = fs_of(req);
+	struct fuse_entry_param entry = {0};
+	struct error error = {0};
+	struct node node = {0};
+	struct node_ref ref;
+	int r = nodes_ref(fs->nodes, parent, &ref);
+
+	if (r < 0) {
+		fuse_reply_err(req, -r);
+		return;
+	}
+	r = layout_create(fs->layout, ref.node, name, &as, fi->flags & O_EXCL, &node, &st, &error);
+	if (r == 0)
+		r = fill_entry(fs, &node, &st, &entry);
+	if (r == 0) {
+		r = open_created(req, &entry, fi, &error);
+		if (r < 0)
+			nodes_forget(fs->nodes, entry.ino, 1);
+	}
+	if (r < 0)
+		changefs_refuse(req, ref.node, name, r, &error);
+	nodes_unref(fs->nodes, &ref);
+	park_answer(fs->park, UINT_MAX);
+}
+
+/* ---- renaming ---- */
+
+static int rename_name(struct changefs *fs, const struct node_ref *ref, const char *name,
+		       const struct node_ref *new_ref, const char *new_name, unsigned flags,
+		       struct error *error)
+{
+	if (flags & ~(unsigned)RENAME_NOREPLACE)
+		return error_set(error, -EINVAL, "names are not exchanged here");
+	return layout_rename(fs->layout, ref->node, name, new_ref->node, new_name,
+			     !(flags & RENAME_NOREPLACE), error);
+}
+
+void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
+	       const char *new_name, unsigned flags)
+{
+	struct changefs *fs = fs_of(req);
+	struct error error = {0};
+	struct node_ref ref, new_ref = {0};
+	int r = nodes_ref(fs->nodes, parent, &ref);
+
+	if (r == 0)
+		r = nodes_ref(fs->nodes, new_parent, &new_ref);
+	if (r == 0)
+		r = rename_name(fs, &ref, name, &new_ref, new_name, flags, &error);
+	if (r < 0 && ref.node)
+		changefs_refuse(req, ref.node, name, r, &error);
+	else
+		fuse_reply_err(req, -r);
+	nodes_unref(fs->nodes, &new_ref);
+	nodes_unref(fs->nodes, &ref);
+	settle_wake(fs->settle);
+	park_answer(fs->park, UINT_MAX);
 }

@@ -43,7 +43,7 @@ static int stat_node(struct changefs *fs, const struct node_ref *ref, struct sta
 /* Fills an entry for a node that was looked up with these attributes, and counts the lookup. Takes
  * ownership of the node. */
 int fill_entry(struct changefs *fs, struct node *node, const struct stat *st,
-	       struct fuse_entry_param *ret_entry, struct error *error)
+	       struct fuse_entry_param *ret_entry)
 {
 	struct node_ref ref;
 	unsigned flags;
@@ -55,13 +55,8 @@ int fill_entry(struct changefs *fs, struct node *node, const struct stat *st,
 	ret_entry->attr = *st;
 	ret_entry->attr_timeout = attr_timeout(flags);
 	ret_entry->entry_timeout = entry_timeout(flags);
-	/* Others may have it open, and then its size is that of what they share. */
-	if (ref.inode && flags & NODE_CONTENT)
-		r = stat_node(fs, &ref, &ret_entry->attr, error);
 	nodes_unref(fs->nodes, &ref);
-	if (r < 0)
-		nodes_forget(fs->nodes, ret_entry->ino, 1);
-	return r;
+	return 0;
 }
 
 void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -80,7 +75,7 @@ void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	}
 	r = layout_lookup(fs->layout, ref.node, name, &node, &st, &error);
 	if (r == 0)
-		r = fill_entry(fs, &node, &st, &entry, &error);
+		r = fill_entry(fs, &node, &st, &entry);
 	/* ENOENT as an error, not as an entry: the kernel must not remember it. */
 	if (r == -ENOENT)
 		fuse_reply_err(req, ENOENT);
@@ -141,6 +136,42 @@ static unsigned layout_bits(int to_set)
 	       (to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID) ? LAYOUT_SET_OWNER : 0u);
 }
 
+/* What is there, with what is asked for over it. */
+static void merge_attributes(struct stat *st, const struct stat *asked, int to_set)
+{
+	if (to_set & FUSE_SET_ATTR_SIZE)
+		st->st_size = asked->st_size;
+	if (to_set & FUSE_SET_ATTR_MODE)
+		st->st_mode = asked->st_mode;
+	if (to_set & FUSE_SET_ATTR_UID)
+		st->st_uid = asked->st_uid;
+	if (to_set & FUSE_SET_ATTR_GID)
+		st->st_gid = asked->st_gid;
+	if (to_set & FUSE_SET_ATTR_MTIME_NOW)
+		clock_gettime(CLOCK_REALTIME, &st->st_mtim);
+	else if (to_set & FUSE_SET_ATTR_MTIME)
+		st->st_mtim = asked->st_mtim;
+}
+
+static int set_attributes(struct changefs *fs, const struct node_ref *ref, const struct stat *asked,
+			  int to_set, struct error *error)
+{
+	bool shares = ref->inode && node_flags(ref->node) & NODE_CONTENT;
+	struct stat st;
+	int r = stat_node(fs, ref, &st, error);
+
+	if (r < 0)
+		return r;
+	merge_attributes(&st, asked, to_set);
+	if (shares)
+		pthread_mutex_lock(&ref->inode->lock);
+	r = layout_set(fs->layout, ref->node, shares ? ref->inode->content : NULL, &st,
+		       layout_bits(to_set), error);
+	if (shares)
+		pthread_mutex_unlock(&ref->inode->lock);
+	return r;
+}
+
 void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 		struct fuse_file_info *fi)
 {
@@ -153,12 +184,21 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 		fuse_reply_err(req, -r);
 		return;
 	}
-	r = layout_set(fs->layout, ref.node, layout_bits(to_set), &error);
+	if (fi && to_set & FUSE_SET_ATTR_SIZE) {
+		struct handle *handle = handle_of(fi);
+		handle_enter(handle);
+		r = layout_file_truncate(handle->file, (uint64_t)attr->st_size, &error);
+		handle_leave(handle);
+		to_set &= ~FUSE_SET_ATTR_SIZE;
+	}
+	if (r == 0)
+		r = set_attributes(fs, &ref, attr, to_set, &error);
 	if (r < 0)
 		changefs_refuse(req, ref.node, NULL, r, &error);
 	else
 		reply_attr(req, &ref);
 	nodes_unref(fs->nodes, &ref);
+	park_answer(fs->park, UINT_MAX);
 }
 
 void op_readlink(fuse_req_t req, fuse_ino_t ino)

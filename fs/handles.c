@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 
 #include "fs/fs.h"
@@ -28,7 +29,7 @@ uint64_t handles_endless(struct handles *handles)
 	return n;
 }
 
-int handle_new(struct changefs *fs, uint64_t id, struct handle **ret_handle)
+int handle_new(struct changefs *fs, uint64_t id, pid_t pid, uid_t uid, struct handle **ret_handle)
 {
 	struct handles *handles = &fs->handles;
 	struct handle *handle = calloc(1, sizeof(*handle));
@@ -41,6 +42,8 @@ int handle_new(struct changefs *fs, uint64_t id, struct handle **ret_handle)
 		free(handle);
 		return r;
 	}
+	handle->pid = pid;
+	handle->uid = uid;
 	handle->endless = node_flags(handle->ref.node) & NODE_ENDLESS;
 	handle->shares = handle->ref.inode && node_flags(handle->ref.node) & NODE_CONTENT;
 	pthread_mutex_init(&handle->lock, NULL);
@@ -81,11 +84,18 @@ static int open_shared(struct changefs *fs, struct handle *handle, int flags, st
 	struct inode *inode = handle->ref.inode;
 	int r;
 
+	handle->writes = (flags & O_ACCMODE) != O_RDONLY;
 	pthread_mutex_lock(&inode->lock);
-	r = layout_file_open(fs->layout, handle->ref.node, flags, &inode->content, &handle->file,
-			     error);
-	if (r == 0)
+	if (inode_refuses(inode, handle->writes, handle->pid))
+		r = -ESTALE;
+	else
+		r = layout_file_open(fs->layout, handle->ref.node, flags, &inode->content,
+				     &handle->file, error);
+	if (r == 0) {
+		inode->version = inode->content->version;
 		inode->opens++;
+		inode->writers += handle->writes;
+	}
 	drop_content(inode);
 	pthread_mutex_unlock(&inode->lock);
 	return r;
@@ -123,6 +133,7 @@ static int close_shared(struct handle *handle, struct error *error)
 	pthread_mutex_lock(&inode->lock);
 	r = layout_file_close(handle->file, error);
 	inode->opens--;
+	inode->writers -= handle->writes;
 	drop_content(inode);
 	pthread_mutex_unlock(&inode->lock);
 	return r;

@@ -19,6 +19,7 @@ struct handle {
 	struct file *file;
 	struct directory *directory;
 	bool shares; /* the content is in ref.inode */
+	bool writes; /* of those that share */
 	bool endless;
 	_Atomic uint64_t read_end; /* where the reader of an endless file is: poll has no offset */
 	pid_t pid;		   /* who opened it: a RELEASE does not tell */
@@ -41,7 +42,7 @@ void handles_destroy(struct changefs *fs);
 uint64_t handles_endless(struct handles *handles);
 
 /* Finds the node; opens nothing yet. -ESTALE, -ENOMEM. End with handle_close(). */
-int handle_new(struct changefs *fs, uint64_t id, struct handle **ret_handle);
+int handle_new(struct changefs *fs, uint64_t id, pid_t pid, uid_t uid, struct handle **ret_handle);
 /* One of these two, once. */
 int handle_open_file(struct changefs *fs, struct handle *handle, int flags, struct error *error);
 int handle_open_directory(struct changefs *fs, struct handle *handle, struct error *error);

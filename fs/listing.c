@@ -45,11 +45,10 @@ static bool add_entry(struct listing *listing, const struct directory_entry *ent
 {
 	struct changefs *fs = fs_of(listing->req);
 	struct fuse_entry_param param = {0};
-	struct error error = {0};
 	char *p = listing->p + listing->used;
 	size_t room = listing->size - listing->used, n;
 
-	if (!node || !node->row || fill_entry(fs, node, st, &param, &error) < 0)
+	if (!node || !node->row || fill_entry(fs, node, st, &param) < 0)
 		param = (struct fuse_entry_param){0}; /* a name only */
 	param.attr.st_ino = entry->ino;
 	param.attr.st_mode |= param.ino ? 0 : entry->type;

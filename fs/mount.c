@@ -211,7 +211,8 @@ static int serve(struct changefs *fs)
 	fuse_loop_cfg_set_idle_threads(config, THREADS_IDLE);
 	fuse_loop_cfg_set_clone_fd(config, CLONE_FD);
 	fs->refresh = refresh_new(fs);
-	r = fs->refresh ? daemon_watch(&fs->daemon, fs->session) : -ENOMEM;
+	fs->settle = settle_new(fs);
+	r = fs->refresh && fs->settle ? daemon_watch(&fs->daemon, fs->session) : -ENOMEM;
 	if (r == 0) {
 		store_set_listener(fs->store, committed, fs);
 		/* 0 for every ordinary end: an unmount, a signal, an abort. */
@@ -231,6 +232,7 @@ static void end_session(struct mount *mount)
 	if (fs->store)
 		store_set_listener(fs->store, NULL, NULL);
 	refresh_free(fs->refresh);
+	settle_free(fs->settle);
 	if (fs->park)
 		park_close(fs->park);
 	if (mount->mounted) {

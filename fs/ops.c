@@ -35,22 +35,23 @@ struct handle *new_handle(fuse_req_t req, fuse_ino_t ino)
 {
 	const struct fuse_ctx *ctx = fuse_req_ctx(req);
 	struct handle *handle;
-	int r = handle_new(fs_of(req), ino, &handle);
+	int r = handle_new(fs_of(req), ino, ctx->pid, ctx->uid, &handle);
 
 	if (r < 0) {
 		fuse_reply_err(req, -r);
 		return NULL;
 	}
-	handle->pid = ctx->pid;
-	handle->uid = ctx->uid;
 	return handle;
 }
 
-static void set_caching(const struct handle *handle, struct fuse_file_info *fi)
+void set_caching(const struct handle *handle, struct fuse_file_info *fi)
 {
 	unsigned flags = node_flags(handle->ref.node);
 
-	fi->direct_io = !!(flags & NODE_DIRECT);
+	bool writes = (fi->flags & O_ACCMODE) != O_RDONLY;
+
+	/* What a writer has written is not what others read. */
+	fi->direct_io = flags & NODE_DIRECT || (writes && flags & NODE_CONTENT);
 	fi->keep_cache = !!(flags & NODE_IMMUTABLE);
 	fi->noflush = (fi->flags & O_ACCMODE) == O_RDONLY;
 }
@@ -102,7 +103,7 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *p, size_t size,
 	ssize_t n;
 
 	handle_enter(handle);
-	n = layout_file_write(handle->file, p, size, flags, &error);
+	n = layout_file_write(handle->file, p, size, (uint64_t)offset, flags, &error);
 	handle_leave(handle);
 	/* A few readers are awake sooner so; for many the writer need not wait. */
 	park_answer(fs->park, READERS_FIRST);
@@ -176,7 +177,7 @@ const struct fuse_lowlevel_ops changefs_ops = {
 	.mknod = op_mknod,
 	.mkdir = op_mkdir,
 	.unlink = op_unlink,
-	.rmdir = op_unlink,
+	.rmdir = op_rmdir,
 	.symlink = op_symlink,
 	.rename = op_rename,
 	.link = op_link,

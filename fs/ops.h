@@ -17,13 +17,14 @@ static inline struct handle *handle_of(const struct fuse_file_info *fi)
 
 /* ops.c: a handle of the caller's, or NULL and the request is answered. */
 struct handle *new_handle(fuse_req_t req, fuse_ino_t ino);
+void set_caching(const struct handle *handle, struct fuse_file_info *fi);
 /* RELEASE, and RELEASEDIR. */
 void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 
 /* entry.c: fills an entry for a node that was looked up with these attributes, and counts the
  * lookup. Takes ownership of the node. */
 int fill_entry(struct changefs *fs, struct node *node, const struct stat *st,
-	       struct fuse_entry_param *ret_entry, struct error *error);
+	       struct fuse_entry_param *ret_entry);
 void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
 void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t lookups);
 void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets);
@@ -36,6 +37,7 @@ void op_statfs(fuse_req_t req, fuse_ino_t ino);
 /* change.c */
 void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev);
 void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode);
+void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name);
 void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name);
 void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name);
 void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,

@@ -118,8 +118,8 @@ static int try_value(struct value_file *f, bool is_last, struct error *error)
 	return rc;
 }
 
-static ssize_t value_write(struct file *file, const char *p, size_t size, int flags,
-			   struct error *error)
+static ssize_t value_write(struct file *file, const char *p, size_t size, uint64_t offset,
+			   int flags, struct error *error)
 {
 	struct value_file *f = (struct value_file *)file;
 	size_t blank = 0;

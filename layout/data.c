@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data/: the current documents. A document's node is one version of it: its number is the sequence
- * of the event that wrote it, its text the key. */
+/*
+ * data/: the current documents. A document's node is its key (the text); its number is the sequence
+ * of the event that wrote what it shows. Scratch files are nodes by the number of their draft.
+ */
+#include "layout/data.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
 #include "layout/names.h"
-#include "layout/tree.h"
 
 /* A listing remembers every so many-th key, to find its way back for seekdir(3). */
 #define MARK_STEP 1024
@@ -15,18 +18,74 @@ static struct bytes key_of(const struct node *node)
 	return (struct bytes){node->text, node->text_size};
 }
 
+/* ---- what is there ---- */
+
+bool data_name_is_scratch(const char *name)
+{
+	size_t n = strlen(name), suffix = strlen(".json");
+
+	return name[0] == '.' || n < suffix || strcmp(name + n - suffix, ".json") != 0;
+}
+
+int data_get(struct layout *layout, uint32_t collection, struct bytes key,
+	     struct store_document *ret_document, struct buffer *text, struct error *error)
+{
+	struct drafts *drafts = &layout->drafts;
+	size_t start = text ? text->n : 0;
+
+	int rc = store_document_get(layout->store, collection, key, ret_document, text, error);
+	if (rc < 0 && rc != -ENOENT)
+		return rc;
+	pthread_mutex_lock(&drafts->lock);
+	const struct departure *away = drafts_departure(drafts, collection, key);
+	if (rc == 0 && away && away->sequence == ret_document->sequence)
+		rc = -ENOENT;
+	if (rc < 0 && drafts_has_new(drafts, collection, key)) {
+		*ret_document = (struct store_document){.timestamp_ms = clock_wall_ms()};
+		rc = 0;
+		if (text)
+			text->n = start;
+	}
+	pthread_mutex_unlock(&drafts->lock);
+	if (rc < 0 && text)
+		text->n = start;
+	return rc;
+}
+
+int data_event_metadata(struct bytes collection, struct bytes key, struct buffer *ret_metadata)
+{
+	if (bytes_equal(store_key_collection(key), collection))
+		return 0;
+	return buffer_printf(ret_metadata, "{\"table\":") < 0 ||
+			       buffer_add_json_string(ret_metadata, collection) < 0 ||
+			       buffer_add(ret_metadata, "}", 1) < 0
+		       ? -ENOMEM
+		       : 0;
+}
+
+int data_find_collection(struct layout *layout, const struct node *parent, const char *name,
+			 struct node *ret_node, struct error *error)
+{
+	int rc = feed_find_collection(layout, parent, name, ret_node, error);
+
+	if (rc < 0)
+		return rc;
+	return store_collection_is_removed(layout->store, ret_node->collection) ? -ENOENT : 0;
+}
+
 int data_find_document(struct layout *layout, const struct node *parent, const char *name,
 		       struct node *ret_node, struct error *error)
 {
 	_cleanup_(buffer_free) struct buffer key = {0};
 	struct store_document document;
 
+	if (data_name_is_scratch(name))
+		return -ENOENT;
 	int rc = name_document_read(store_collection_name(layout->store, parent->collection), name,
 				    &key);
 	if (rc < 0)
 		return rc == -EINVAL ? -ENOENT : rc;
-	rc = store_document_get(layout->store, parent->collection, buffer_bytes(&key), &document,
-				NULL, error);
+	rc = data_get(layout, parent->collection, buffer_bytes(&key), &document, NULL, error);
 	if (rc < 0)
 		return rc;
 	ret_node->number = document.sequence;
@@ -34,19 +93,34 @@ int data_find_document(struct layout *layout, const struct node *parent, const c
 	return 0;
 }
 
+static int stat_draft(const struct draft *draft, struct stat *st)
+{
+	if (!draft)
+		return -ENOENT;
+	st->st_size = (off_t)draft->bytes.n;
+	st->st_mtim = draft->time;
+	return 0;
+}
+
 int data_stat_document(struct layout *layout, const struct node *node,
 		       const struct content *content, struct stat *st, struct error *error)
 {
 	struct store_document document;
+	int rc;
 
 	st->st_ino = ino_of_text(ROW_DOCUMENT, node->collection, key_of(node));
+	if (content && content->draft) {
+		pthread_mutex_lock(&layout->drafts.lock);
+		rc = stat_draft(content->draft, st);
+		pthread_mutex_unlock(&layout->drafts.lock);
+		return rc;
+	}
 	if (content) {
 		st->st_size = (off_t)content->bytes.n;
 		st->st_mtim = content->time;
 		return 0;
 	}
-	int rc = store_document_get(layout->store, node->collection, key_of(node), &document, NULL,
-				    error);
+	rc = data_get(layout, node->collection, key_of(node), &document, NULL, error);
 	if (rc < 0)
 		return rc;
 	st->st_size = (off_t)document.size;
@@ -54,51 +128,54 @@ int data_stat_document(struct layout *layout, const struct node *node,
 	return 0;
 }
 
-struct document_file {
-	struct file file;
-	struct content *content;
-};
-
-static int document_open(struct file *file, struct content **shared, struct error *error)
+int data_find_scratch(struct layout *layout, const struct node *parent, const char *name,
+		      struct node *ret_node, struct error *error)
 {
-	struct document_file *f = (struct document_file *)file;
-	struct content *content = *shared;
-	struct store_document document;
+	struct drafts *drafts = &layout->drafts;
 
-	if (!content) {
-		content = calloc(1, sizeof(*content));
-		if (!content)
-			return -ENOMEM;
-		int rc = store_document_get(file->layout->store, file->node.collection,
-					    key_of(&file->node), &document, &content->bytes, error);
-		if (rc < 0) {
-			buffer_free(&content->bytes);
-			free(content);
-			return rc;
-		}
-		content->time = time_of_ms(document.timestamp_ms);
-		*shared = content;
+	if (!data_name_is_scratch(name))
+		return -ENOENT;
+	pthread_mutex_lock(&drafts->lock);
+	const struct draft *draft = drafts_find_name(drafts, parent->collection, name);
+	if (draft)
+		ret_node->number = draft->id;
+	pthread_mutex_unlock(&drafts->lock);
+	return draft ? 0 : -ENOENT;
+}
+
+int data_stat_scratch(struct layout *layout, const struct node *node, const struct content *content,
+		      struct stat *st, struct error *error)
+{
+	struct drafts *drafts = &layout->drafts;
+
+	pthread_mutex_lock(&drafts->lock);
+	const struct draft *draft = drafts_find_id(drafts, node->number);
+	int rc = stat_draft(draft, st);
+	if (rc == 0) {
+		st->st_ino = ino_of_draft(node->number);
+		st->st_mode = draft->mode;
+		st->st_uid = draft->uid;
+		st->st_gid = draft->gid;
 	}
-	f->content = content;
-	return 0;
+	pthread_mutex_unlock(&drafts->lock);
+	return rc;
 }
-
-/* The slot keeps the content until the node's last handle has closed. */
-static ssize_t document_read(struct file *file, uint64_t offset, char *p, size_t size,
-			     struct error *error)
-{
-	struct document_file *f = (struct document_file *)file;
-
-	return read_bytes(buffer_bytes(&f->content->bytes), offset, p, size);
-}
-
-const struct file_operations file_of_document = {
-	.size = sizeof(struct document_file),
-	.open = document_open,
-	.read = document_read,
-};
 
 /* ---- listing ---- */
+
+int data_list_collections(struct directory *directory, uint64_t place, struct listed *ret_listed,
+			  struct error *error)
+{
+	struct store *store = directory->layout->store;
+
+	for (;;) {
+		int rc = feed_list_collections(directory, place, ret_listed, error);
+		if (rc <= 0 || !store_collection_is_removed(store, ret_listed->node.collection))
+			return rc;
+		place = ret_listed->place;
+		ret_listed->name.n = 0;
+	}
+}
 
 static int add_mark(struct directory *d, struct bytes key)
 {
@@ -154,6 +231,17 @@ static int go_to(struct directory *d, uint64_t place, struct error *error)
 	return 1;
 }
 
+/* True if the document has left data/ since the listing was frozen, or before. */
+static bool is_away(struct directory *d, struct bytes key)
+{
+	struct drafts *drafts = &d->layout->drafts;
+
+	pthread_mutex_lock(&drafts->lock);
+	bool away = drafts->departures && drafts_departure(drafts, d->node.collection, key);
+	pthread_mutex_unlock(&drafts->lock);
+	return away;
+}
+
 int data_list_documents(struct directory *directory, uint64_t place, struct listed *ret_listed,
 			struct error *error)
 {
@@ -175,8 +263,11 @@ int data_list_documents(struct directory *directory, uint64_t place, struct list
 		rc = next_document(directory, &key, &document, error);
 		if (rc <= 0)
 			return rc;
-		rc = name_document_write(store_collection_name(store, directory->node.collection),
-					 key, &ret_listed->name);
+		rc = is_away(directory, key)
+			     ? -ENAMETOOLONG
+			     : name_document_write(
+				       store_collection_name(store, directory->node.collection),
+				       key, &ret_listed->name);
 	} while (rc == -ENAMETOOLONG);
 	ret_listed->place = directory->documents_at;
 	ret_listed->node.number = document.sequence;
@@ -186,4 +277,49 @@ int data_list_documents(struct directory *directory, uint64_t place, struct list
 		node_take_text(&ret_listed->node, &text);
 	}
 	return rc < 0 ? rc : 1;
+}
+
+/* The next draft that has a name: 1, 0, -ENOMEM. */
+static int next_draft(struct directory *directory, uint64_t place, struct listed *ret_listed)
+{
+	struct drafts *drafts = &directory->layout->drafts;
+	struct buffer key = {0};
+	int rc = 0;
+
+	pthread_mutex_lock(&drafts->lock);
+	const struct draft *draft = drafts_next(drafts, directory->node.collection, place);
+	if (draft && draft->id <= directory->last_draft) {
+		ret_listed->place = ret_listed->node.number = draft->id;
+		rc = buffer_add_bytes(&ret_listed->name, bytes_of(draft->name));
+		if (rc == 0 && draft->is_document)
+			rc = buffer_add_bytes(&key, buffer_bytes(&draft->key));
+		rc = rc < 0 ? rc : 1;
+	}
+	pthread_mutex_unlock(&drafts->lock);
+	node_take_text(&ret_listed->node, &key);
+	return rc;
+}
+
+/* Scratch files, and documents that nothing was recorded of yet. */
+int data_list_scratch(struct directory *directory, uint64_t place, struct listed *ret_listed,
+		      struct error *error)
+{
+	struct node *node = &ret_listed->node;
+	struct store_document document;
+
+	for (;;) {
+		int rc = next_draft(directory, place, ret_listed);
+		if (rc <= 0 || !node->text)
+			return rc;
+		node->row = &node_rows[ROW_DOCUMENT];
+		node->number = 0;
+		rc = data_get(directory->layout, node->collection, key_of(node), &document, NULL,
+			      error);
+		if (rc == 0 && document.sequence == 0)
+			return 1;
+		place = ret_listed->place; /* it is among the documents by now */
+		node->row = &node_rows[ROW_SCRATCH];
+		node_free(node);
+		ret_listed->name.n = 0;
+	}
 }

@@ -37,6 +37,7 @@ static void freeze(struct directory *d)
 	drop_cursors(d);
 	d->collections = store_collection_count(d->layout->store);
 	d->last_sequence = store_last_sequence(d->layout->store);
+	d->last_draft = drafts_last_id(&d->layout->drafts);
 }
 
 int layout_directory_open(struct layout *layout, const struct node *node,
@@ -100,6 +101,8 @@ static uint64_t ino_of(const struct node *node)
 	if (row_of(node) == ROW_DOCUMENT)
 		return ino_of_text(ROW_DOCUMENT, node->collection,
 				   (struct bytes){node->text, node->text_size});
+	if (row_of(node) == ROW_SCRATCH)
+		return ino_of_draft(node->number);
 	return cookie_of(row_of(node), node->collection);
 }
 

@@ -10,6 +10,15 @@
 
 /* ---- collections ---- */
 
+/* Removed before it had an event. */
+static bool is_gone(struct store *store, uint32_t collection)
+{
+	struct store_stream stream = {0};
+
+	return store_collection_is_removed(store, collection) &&
+	       store_stream_stat(store, collection, &stream) == 0 && !stream.events;
+}
+
 int feed_find_collection(struct layout *layout, const struct node *parent, const char *name,
 			 struct node *ret_node, struct error *error)
 {
@@ -18,8 +27,8 @@ int feed_find_collection(struct layout *layout, const struct node *parent, const
 	int rc = name_collection_read(name, &collection);
 	if (rc < 0)
 		return rc == -EINVAL ? -ENOENT : rc;
-	return store_collection_find(layout->store, buffer_bytes(&collection),
-				     &ret_node->collection);
+	rc = store_collection_find(layout->store, buffer_bytes(&collection), &ret_node->collection);
+	return rc == 0 && is_gone(layout->store, ret_node->collection) ? -ENOENT : rc;
 }
 
 /* A name that is too long for a file is not listed. */
@@ -31,6 +40,8 @@ int feed_list_collections(struct directory *directory, uint64_t place, struct li
 
 	while (rc == -ENAMETOOLONG && place < directory->collections) {
 		uint32_t id = (uint32_t)++place;
+		if (is_gone(store, id))
+			continue;
 		ret_listed->place = place;
 		ret_listed->node.collection = id;
 		rc = name_collection_write(store_collection_name(store, id), &ret_listed->name);

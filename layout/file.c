@@ -11,6 +11,7 @@ void content_free(struct content *content)
 	if (!content)
 		return;
 	buffer_free(&content->bytes);
+	draft_unref(content->draft);
 	free(content);
 }
 
@@ -53,6 +54,7 @@ int layout_file_open(struct layout *layout, const struct node *node, int flags,
 	file->ops = ops;
 	file->layout = layout;
 	file->node = *node;
+	file->flags = flags;
 	file->writable = (flags & O_ACCMODE) != O_RDONLY;
 	file->node.text = malloc(node->text_size + 1);
 	if (!file->node.text) {
@@ -82,10 +84,15 @@ bool layout_file_ready(struct file *file, uint64_t offset)
 	return file->ops->ready ? file->ops->ready(file, offset) : true;
 }
 
-ssize_t layout_file_write(struct file *file, const char *p, size_t size, int flags,
+ssize_t layout_file_write(struct file *file, const char *p, size_t size, uint64_t offset, int flags,
 			  struct error *error)
 {
-	return file->ops->write ? file->ops->write(file, p, size, flags, error) : -EBADF;
+	return file->ops->write ? file->ops->write(file, p, size, offset, flags, error) : -EBADF;
+}
+
+int layout_file_truncate(struct file *file, uint64_t size, struct error *error)
+{
+	return file->ops->truncate ? file->ops->truncate(file, size, error) : 0;
 }
 
 int layout_file_flush(struct file *file, struct error *error)
@@ -95,7 +102,10 @@ int layout_file_flush(struct file *file, struct error *error)
 
 int layout_file_sync(struct file *file, struct error *error)
 {
-	return file->writable ? store_sync(file->layout->store, error) : 0;
+	if (!file->writable)
+		return 0;
+	return file->ops->sync ? file->ops->sync(file, error)
+			       : store_sync(file->layout->store, error);
 }
 
 int layout_file_close(struct file *file, struct error *error)

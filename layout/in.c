@@ -211,8 +211,8 @@ static int commit_taken(struct lines_file *f, struct intake *w, struct error *er
 	return rc;
 }
 
-static ssize_t lines_write(struct file *file, const char *p, size_t size, int flags,
-			   struct error *error)
+static ssize_t lines_write(struct file *file, const char *p, size_t size, uint64_t offset,
+			   int flags, struct error *error)
 {
 	struct lines_file *f = (struct lines_file *)file;
 	struct intake w = {.p = p, .size = size};

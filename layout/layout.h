@@ -2,7 +2,8 @@
 #pragma once
 /*
  * How the log looks as files: a tree of nodes, each with a name, attributes and content. Nothing
- * here knows FUSE, and nothing here takes a lock or waits: the caller guards what it shares.
+ * here knows FUSE, and nothing here waits: the caller guards what it shares, but
+ * for the names and texts that only the layout has (drafts.h).
  * 0 or positive, or a negative errno with the reason in the struct error.
  */
 #include <sys/stat.h>
@@ -68,16 +69,21 @@ enum node_flags {
 	NODE_IMMUTABLE = 1 << 4, /* content, size and name never change: cache at will */
 	NODE_DIRECT = 1 << 5,	 /* no page cache */
 	NODE_STATIC = 1 << 6,	 /* the name is always there: the kernel may remember it */
-	NODE_CONTENT = 1 << 7,	 /* opening loads the whole content (struct content) */
+	NODE_CONTENT = 1 << 7,	 /* opening loads the whole content (struct content), and the node's
+				  * number is its version: nodes of several are equal */
 };
 
 unsigned node_flags(const struct node *node);
 
 /* The bytes that open handles of one node share, so that size and bytes agree. Guarded by
  * the caller. */
+struct draft;
+
 struct content {
 	struct buffer bytes;
 	struct timespec time;
+	uint64_t version;    /* the number of the node that it was loaded for */
+	struct draft *draft; /* what a writer has made of it so far */
 };
 
 void content_free(struct content *content); /* takes NULL */
@@ -97,15 +103,44 @@ size_t layout_changed_directories(uint32_t collection, uint64_t ret_ids[2]);
 int layout_path(struct layout *layout, const struct node *node, struct buffer *ret_path);
 /* The target of a NODE_LINK. Borrowed for ever. */
 const char *layout_readlink(const struct node *node);
-/* What a create, mkdir, unlink, rmdir or rename of this name in this directory is told: the errno.
- * Never 0 as long as nothing can be made there. */
+/*
+ * What changes the tree. Each is all or nothing, and what data/ shows of it is in the log when the
+ * call returns, but for scratch files. Where nothing can be made or removed: -EPERM, or -EROFS on a
+ * read-only mount.
+ */
+/* Finds or makes a file, with the mode and owner of `as`. -EEXIST: it is there and `exclusive` is
+ * set; -EINVAL: nothing has this name; -ENOSPC: too many. Caller frees the node. */
+int layout_create(struct layout *layout, const struct node *parent, const char *name,
+		  const struct stat *as, bool exclusive, struct node *ret_node,
+		  struct stat *ret_stat, struct error *error);
+/* -EEXIST, -EINVAL. Caller frees the node. */
+int layout_mkdir(struct layout *layout, const struct node *parent, const char *name,
+		 struct node *ret_node, struct stat *ret_stat, struct error *error);
+/* -ENOENT. */
+int layout_unlink(struct layout *layout, const struct node *parent, const char *name,
+		  struct error *error);
+/* -ENOENT, -ENOTEMPTY. */
+int layout_rmdir(struct layout *layout, const struct node *parent, const char *name,
+		 struct error *error);
+/* -EEXIST: the new name is there and `replace` is not set; -EXDEV: copy it instead; -EINVAL: the
+ * text is not what the new name needs. */
+int layout_rename(struct layout *layout, const struct node *parent, const char *name,
+		  const struct node *new_parent, const char *new_name, bool replace,
+		  struct error *error);
+/* What mknod, symlink and link are told: the errno. Never 0. */
 int layout_refuse_change(struct layout *layout, const struct node *parent, const char *name,
 			 struct error *error);
-/* chmod, chown, truncate, utimes: 0 where it is harmless (size 0 of a file that takes lines,
- * times), else an errno. `to_set` has LAYOUT_SET_ bits. */
+/* chmod, chown, truncate, utimes: those `attributes` that are named by LAYOUT_SET_ bits. `content`
+ * as for layout_stat(). */
 enum { LAYOUT_SET_SIZE = 1, LAYOUT_SET_TIMES = 2, LAYOUT_SET_MODE = 4, LAYOUT_SET_OWNER = 8 };
-int layout_set(struct layout *layout, const struct node *node, unsigned to_set,
-	       struct error *error);
+int layout_set(struct layout *layout, const struct node *node, struct content *content,
+	       const struct stat *attributes, unsigned to_set, struct error *error);
+/*
+ * Does what was put off: a document whose name was given up is deleted some time later. Returns
+ * when there is more to do, in milliseconds of the monotonic clock, or -1. With `all`, everything
+ * now. One thread at a time.
+ */
+int64_t layout_settle(struct layout *layout, bool all);
 
 /* ---- open files; one thread at a time for each, but for layout_file_ready() ---- */
 
@@ -130,8 +165,9 @@ ssize_t layout_file_read(struct file *file, uint64_t offset, char *p, size_t siz
 bool layout_file_ready(struct file *file, uint64_t offset);
 /* Takes up to `size` bytes; `flags` are the file's now (O_DSYNC). Less than size: the rest was not
  * accepted and the next write says why. */
-ssize_t layout_file_write(struct file *file, const char *p, size_t size, int flags,
+ssize_t layout_file_write(struct file *file, const char *p, size_t size, uint64_t offset, int flags,
 			  struct error *error);
+int layout_file_truncate(struct file *file, uint64_t size, struct error *error);
 /* Each close(2) of a descriptor. */
 int layout_file_flush(struct file *file, struct error *error);
 int layout_file_sync(struct file *file, struct error *error);

@@ -120,28 +120,46 @@ const struct node_row node_rows[ROWS] = {
 
 	[ROW_DATA] = {.parent = ROW_ROOT,
 		      .name = "data",
-		      .about = "the current documents",
+		      .about = "the current documents; mkdir makes a collection",
 		      .mode = DIRECTORY,
-		      .flags = NODE_DIRECTORY | NODE_STATIC},
+		      .flags = NODE_DIRECTORY | NODE_STATIC,
+		      .directory = &directory_of_collections},
 	[ROW_DOCUMENTS] = {.parent = ROW_DATA,
 			   .shown = "COLLECTION",
 			   .about = "the documents of one collection",
 			   .mode = DIRECTORY,
 			   .flags = NODE_DIRECTORY,
 			   .key = NODE_BY_COLLECTION,
-			   .find = feed_find_collection,
-			   .list = feed_list_collections},
+			   .directory = &directory_of_documents,
+			   .find = data_find_collection,
+			   .list = data_list_collections},
 	[ROW_DOCUMENT] =
 		{.parent = ROW_DOCUMENTS,
 		 .shown = "KEY.json",
-		 .about = "the newest value of a key, byte for byte as its producer wrote it",
-		 .mode = READABLE,
+		 .about =
+			 "the newest value of a key, byte for byte; writing it records a PUT, rm a "
+			 "DELETE",
+		 .mode = WRITABLE,
 		 .flags = NODE_CONTENT,
 		 .key = NODE_FREE,
 		 .file = &file_of_document,
 		 .find = data_find_document,
 		 .list = data_list_documents,
-		 .stat = data_stat_document},
+		 .stat = data_stat_document,
+		 .set = data_set_document},
+	[ROW_SCRATCH] =
+		{.parent = ROW_DOCUMENTS,
+		 .shown = "SCRATCH",
+		 .about = "any name that begins with a dot or does not end in .json: a file in "
+			  "memory; renaming it to KEY.json records it",
+		 .mode = WRITABLE,
+		 .flags = NODE_DIRECT,
+		 .key = NODE_FREE,
+		 .file = &file_of_scratch,
+		 .find = data_find_scratch,
+		 .list = data_list_scratch,
+		 .stat = data_stat_scratch,
+		 .set = data_set_scratch},
 
 	[ROW_IN] = {.parent = ROW_ROOT,
 		    .name = "in",
@@ -256,7 +274,8 @@ int node_from_fixed_id(struct layout *layout, uint64_t id, struct node *ret_node
 
 bool node_equal(const struct node *a, const struct node *b)
 {
-	return a->row == b->row && a->collection == b->collection && a->number == b->number &&
+	return a->row == b->row && a->collection == b->collection &&
+	       (a->number == b->number || a->row->flags & NODE_CONTENT) &&
 	       a->text_size == b->text_size &&
 	       (!a->text_size || memcmp(a->text, b->text, a->text_size) == 0);
 }
@@ -283,9 +302,15 @@ uint64_t node_hash(const struct node *node)
 {
 	uint64_t h = hash_start(row_of(node), node->collection);
 
-	h = hash_bytes(h, &node->number, sizeof(node->number));
+	if (!(node->row->flags & NODE_CONTENT)) /* there it is a version */
+		h = hash_bytes(h, &node->number, sizeof(node->number));
 	h = hash_bytes(h, node->text, node->text_size);
 	return h ^ h >> 32;
+}
+
+uint64_t ino_of_draft(uint64_t id)
+{
+	return fixed_number(ROW_SCRATCH, id);
 }
 
 uint64_t ino_of_text(enum row_id row, uint32_t collection, struct bytes text)
@@ -391,10 +416,9 @@ static int find_in_row(struct layout *layout, const struct node *parent, const s
 	return row->find ? row->find(layout, parent, name, ret_node, error) : 0;
 }
 
-int layout_lookup(struct layout *layout, const struct node *parent, const char *name,
-		  struct node *ret_node, struct stat *ret_stat, struct error *error)
+int layout_lookup_node(struct layout *layout, const struct node *parent, const char *name,
+		       struct node *ret_node, struct error *error)
 {
-	struct node node = {0};
 	int rc = -ENOENT;
 
 	if (!(parent->row->flags & NODE_DIRECTORY))
@@ -402,7 +426,16 @@ int layout_lookup(struct layout *layout, const struct node *parent, const char *
 	if (strlen(name) > 255)
 		return -ENAMETOOLONG;
 	for (int i = 1; i < ROWS && rc == -ENOENT; i++)
-		rc = find_in_row(layout, parent, &node_rows[i], name, &node, error);
+		rc = find_in_row(layout, parent, &node_rows[i], name, ret_node, error);
+	return rc;
+}
+
+int layout_lookup(struct layout *layout, const struct node *parent, const char *name,
+		  struct node *ret_node, struct stat *ret_stat, struct error *error)
+{
+	struct node node = {0};
+
+	int rc = layout_lookup_node(layout, parent, name, &node, error);
 	if (rc == 0)
 		rc = layout_stat(layout, &node, NULL, ret_stat, error);
 	if (rc < 0) {
@@ -431,6 +464,8 @@ static int add_name(struct layout *layout, const struct node *node, struct buffe
 	case ROW_DOCUMENT:
 		return name_document_write(store_collection_name(layout->store, node->collection),
 					   (struct bytes){node->text, node->text_size}, path);
+	case ROW_SCRATCH:
+		return data_scratch_name(layout, node, path);
 	case ROW_IN_WAL2JSON_AT:
 		return buffer_printf(path, "wal2json@%.*s", (int)node->text_size, node->text);
 	default:
@@ -470,43 +505,6 @@ size_t layout_changed_directories(uint32_t collection, uint64_t ret_ids[2])
 	return 2;
 }
 
-/* ---- what cannot be done ---- */
-
-int layout_refuse_change(struct layout *layout, const struct node *parent, const char *name,
-			 struct error *error)
-{
-	if (layout->options.read_only)
-		return error_set(error, -EROFS, "the mount is read-only");
-	switch (row_of(parent)) {
-	case ROW_FEED:
-	case ROW_COLLECTION:
-		return error_set(error, -EPERM, "%s: the feed is history; write to in/", name);
-	case ROW_DATA:
-	case ROW_DOCUMENTS:
-		return error_set(error, -EPERM,
-				 "%s: documents are changed by the events written to in/", name);
-	case ROW_DLQ:
-	case ROW_OPS:
-		return error_set(error, -EPERM, "%s: what is recorded here stays", name);
-	default:
-		return error_set(error, -EPERM, "%s: the names here are fixed", name);
-	}
-}
-
-int layout_set(struct layout *layout, const struct node *node, unsigned to_set, struct error *error)
-{
-	const struct file_operations *ops = node->row->file;
-
-	if (layout->options.read_only)
-		return error_set(error, -EROFS, "the mount is read-only");
-	if (to_set & (LAYOUT_SET_MODE | LAYOUT_SET_OWNER))
-		return error_set(error, -EPERM,
-				 "modes and owners are those of the mount's options");
-	if (!to_set || (ops && ops->writable))
-		return 0; /* what is written there is a line or a value, not a place in a file */
-	return error_set(error, -EPERM, "this is history, which does not change");
-}
-
 /* ---- the layout ---- */
 
 int layout_open(struct store *store, const struct layout_options *options,
@@ -524,7 +522,9 @@ int layout_open(struct store *store, const struct layout_options *options,
 	layout->options = *options;
 	layout->started_ms = clock_wall_ms();
 	layout->created_ms = stats.created_ms;
-	rc = layout_readme(layout, &layout->readme);
+	rc = drafts_init(&layout->drafts);
+	if (rc == 0)
+		rc = layout_readme(layout, &layout->readme);
 	if (rc < 0) {
 		layout_close(layout);
 		return rc;
@@ -537,6 +537,8 @@ void layout_close(struct layout *layout)
 {
 	if (!layout)
 		return;
+	layout_settle(layout, true);
+	drafts_free(&layout->drafts);
 	buffer_free(&layout->readme);
 	free(layout);
 }

@@ -4,6 +4,7 @@
  * The node table: each kind of file is one row here and its content functions. Rows are found by
  * their parent's row and their name; what a row leaves out, the defaults of tree.c do.
  */
+#include "layout/drafts.h"
 #include "layout/layout.h"
 
 enum row_id {
@@ -25,6 +26,7 @@ enum row_id {
 	ROW_DATA,
 	ROW_DOCUMENTS,
 	ROW_DOCUMENT,
+	ROW_SCRATCH,
 	ROW_IN,
 	ROW_IN_EVENTS,
 	ROW_IN_WAL2JSON,
@@ -50,6 +52,24 @@ enum node_key {
 };
 
 struct file_operations;
+
+/* How a directory changes; what is NULL is refused. See layout_create() and those that follow it.
+ */
+struct directory_operations {
+	int (*create)(struct layout *layout, const struct node *parent, const char *name,
+		      const struct stat *as, bool exclusive, struct node *ret_node,
+		      struct error *error);
+	int (*mkdir)(struct layout *layout, const struct node *parent, const char *name,
+		     struct node *ret_node, struct error *error);
+	int (*unlink)(struct layout *layout, const struct node *parent, const char *name,
+		      struct error *error);
+	int (*rmdir)(struct layout *layout, const struct node *parent, const char *name,
+		     struct error *error);
+	int (*rename)(struct layout *layout, const struct node *parent, const char *name,
+		      const struct node *new_parent, const char *new_name, bool replace,
+		      struct error *error);
+};
+
 struct format;
 
 /* One entry of a listing, by the row that lists it. */
@@ -71,6 +91,7 @@ struct node_row {
 	enum node_key key;
 	const struct format *format; /* of a file that takes lines */
 	const struct file_operations *file;
+	const struct directory_operations *directory;
 	/*
 	 * Completes ret_node, whose row and collection are set, for a name below `parent`; -ENOENT
 	 * if it is none of this row's. May be NULL for rows with a name.
@@ -83,6 +104,9 @@ struct node_row {
 	/* Size and times of what is no directory and no link. */
 	int (*stat)(struct layout *layout, const struct node *node, const struct content *content,
 		    struct stat *st, struct error *error);
+	/* What layout_set() does; NULL: as layout_set() says. */
+	int (*set)(struct layout *layout, const struct node *node, struct content *content,
+		   const struct stat *attributes, unsigned to_set, struct error *error);
 };
 
 extern const struct node_row node_rows[ROWS];
@@ -96,11 +120,13 @@ struct layout {
 	struct store *store;
 	struct layout_options options;
 	struct buffer readme;
+	struct drafts drafts;
 	int64_t started_ms;
 	int64_t created_ms; /* the store's birth */
 };
 
 /* An inode number for what has no number of its own: 62 bits of a hash, apart from all others. */
+uint64_t ino_of_draft(uint64_t id);
 uint64_t ino_of_text(enum row_id row, uint32_t collection, struct bytes text);
 /* Takes the buffer's bytes as the node's text. */
 void node_take_text(struct node *node, struct buffer *text);
@@ -113,6 +139,7 @@ struct file {
 	struct layout *layout;
 	struct node node; /* a copy, with a text of its own */
 	bool writable;
+	int flags; /* of open(2) */
 };
 
 struct file_operations {
@@ -122,9 +149,12 @@ struct file_operations {
 	ssize_t (*read)(struct file *file, uint64_t offset, char *p, size_t size,
 			struct error *error);
 	bool (*ready)(struct file *file, uint64_t offset);
-	ssize_t (*write)(struct file *file, const char *p, size_t size, int flags,
+	ssize_t (*write)(struct file *file, const char *p, size_t size, uint64_t offset, int flags,
 			 struct error *error);
+	/* NULL: a size means nothing here. */
+	int (*truncate)(struct file *file, uint64_t size, struct error *error);
 	int (*flush)(struct file *file, struct error *error);
+	int (*sync)(struct file *file, struct error *error);  /* NULL: store_sync() */
 	int (*close)(struct file *file, struct error *error); /* frees all but the file itself */
 };
 
@@ -143,6 +173,10 @@ int line_file_close(struct file *file, struct error *error);
 
 /* Files whose whole content is rendered: the node's text is it. */
 extern const struct file_operations file_of_text;
+
+/* The node of a name, without its attributes. -ENOENT, -ENOTDIR, -ENAMETOOLONG. */
+int layout_lookup_node(struct layout *layout, const struct node *parent, const char *name,
+		       struct node *ret_node, struct error *error);
 
 /* feed.c */
 extern const struct file_operations file_of_event, file_of_stream;
@@ -164,7 +198,24 @@ int feed_stat_stream(struct layout *layout, const struct node *node, const struc
 		     struct stat *st, struct error *error);
 
 /* data.c */
-extern const struct file_operations file_of_document;
+extern const struct file_operations file_of_document, file_of_scratch;
+extern const struct directory_operations directory_of_collections, directory_of_documents;
+int data_find_collection(struct layout *layout, const struct node *parent, const char *name,
+			 struct node *ret_node, struct error *error);
+int data_list_collections(struct directory *directory, uint64_t place, struct listed *ret_listed,
+			  struct error *error);
+int data_find_scratch(struct layout *layout, const struct node *parent, const char *name,
+		      struct node *ret_node, struct error *error);
+int data_list_scratch(struct directory *directory, uint64_t place, struct listed *ret_listed,
+		      struct error *error);
+int data_stat_scratch(struct layout *layout, const struct node *node, const struct content *content,
+		      struct stat *st, struct error *error);
+int data_set_document(struct layout *layout, const struct node *node, struct content *content,
+		      const struct stat *attributes, unsigned to_set, struct error *error);
+int data_set_scratch(struct layout *layout, const struct node *node, struct content *content,
+		     const struct stat *attributes, unsigned to_set, struct error *error);
+/* Appends a scratch file's name. */
+int data_scratch_name(struct layout *layout, const struct node *node, struct buffer *ret_name);
 int data_find_document(struct layout *layout, const struct node *parent, const char *name,
 		       struct node *ret_node, struct error *error);
 int data_list_documents(struct directory *directory, uint64_t place, struct listed *ret_listed,
@@ -217,6 +268,7 @@ struct directory {
 	/* Frozen at the start of the listing. */
 	uint32_t collections;
 	uint64_t last_sequence;
+	uint64_t last_draft;
 	uint64_t last_record; /* of dlq/ or ops/; 0: not looked at yet */
 	struct store_event_cursor *events;
 	uint64_t events_at; /* the cursor's next event is the first one behind this sequence */

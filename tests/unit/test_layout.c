@@ -122,7 +122,7 @@ static bool path_reads(struct layout *l, const char *path, const char *expected)
 
 static ssize_t write_text(struct file *file, const char *text)
 {
-	return layout_file_write(file, text, strlen(text), 0, &test_error);
+	return layout_file_write(file, text, strlen(text), 0, 0, &test_error);
 }
 
 #define LINE_1                                                                                     \
@@ -445,7 +445,7 @@ static void a_last_line_is_synced_as_the_file_says(void)
 	put(s, "a:1", "1"); /* the first one syncs in any case */
 	CHECK(open_path(l, "in/events", O_WRONLY | O_DSYNC, &o) == 0);
 	CHECK(store_stats_get(s, &before) == 0);
-	CHECK(layout_file_write(o.file, line, strlen(line), O_WRONLY | O_DSYNC, NULL) > 0);
+	CHECK(layout_file_write(o.file, line, strlen(line), 0, O_WRONLY | O_DSYNC, NULL) > 0);
 	CHECK(layout_file_flush(o.file, NULL) == 0);
 	CHECK(store_stats_get(s, &after) == 0);
 	CHECK(after.commits == before.commits + 1 && after.syncs == before.syncs + 1);

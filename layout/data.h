@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+/* data/: what its files share. data.c finds and lists, data_file.c has the open files,
+ * data_change.c changes names. */
+#include "layout/drafts.h"
+#include "layout/tree.h"
+
+/* True for a name that no document can have. */
+bool data_name_is_scratch(const char *name);
+
+/*
+ * What data/ shows for a key: the current document, unless it has left; a new document that nothing
+ * was recorded of yet is empty, with sequence 0. The text is appended unless that is NULL. -ENOENT.
+ */
+int data_get(struct layout *layout, uint32_t collection, struct bytes key,
+	     struct store_document *ret_document, struct buffer *text, struct error *error);
+
+/* The metadata that an event of this key needs, so that its line alone tells the collection: empty
+ * where the key does. -ENOMEM. */
+int data_event_metadata(struct bytes collection, struct bytes key, struct buffer *ret_metadata);
+
+/*
+ * Records a PUT, unless the document is already these bytes. -EINVAL: it is not JSON, -EFBIG and
+ * those of store_commit(): then nothing has changed.
+ */
+int data_put(struct layout *layout, uint32_t collection, struct bytes key, struct bytes text,
+	     int64_t timestamp_ms, bool sync, struct error *error);
+
+/* Records what was written to a draft, if it is a document's text. */
+int data_record(struct layout *layout, struct draft *draft, bool sync, struct error *error);

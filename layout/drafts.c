@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "layout/drafts.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "layout/formats/json.h"
+
+/* Up to here a text's beginning is checked at each write, beyond that when it has doubled. */
+#define CHECK_ALWAYS ((size_t)64 << 10)
+
+int64_t clock_steady_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+int drafts_init(struct drafts *drafts)
+{
+	int rc = pthread_mutex_init(&drafts->lock, NULL);
+
+	return -(rc ? rc : pthread_cond_init(&drafts->left, NULL));
+}
+
+static void unlink_draft(struct draft *draft)
+{
+	struct drafts *drafts = draft->owner;
+
+	*(draft->prev ? &draft->prev->next : &drafts->first) = draft->next;
+	*(draft->next ? &draft->next->prev : &drafts->last) = draft->prev;
+	drafts->count--;
+	drafts->bytes -= draft->bytes.n;
+	free(draft->name);
+	buffer_free(&draft->key);
+	buffer_free(&draft->bytes);
+	free(draft);
+}
+
+void drafts_free(struct drafts *drafts)
+{
+	while (drafts->first)
+		unlink_draft(drafts->first);
+	while (drafts->departures)
+		drafts_end_departure(drafts, drafts->departures);
+	pthread_cond_destroy(&drafts->left);
+	pthread_mutex_destroy(&drafts->lock);
+}
+
+/* ---- one draft ---- */
+
+int draft_new(struct drafts *drafts, uint32_t collection, struct draft **ret_draft,
+	      struct error *error)
+{
+	struct draft *draft = calloc(1, sizeof(*draft));
+	int rc = 0;
+
+	if (!draft)
+		return -ENOMEM;
+	*draft = (struct draft){.owner = drafts, .references = 1, .collection = collection};
+	clock_gettime(CLOCK_REALTIME, &draft->time);
+	pthread_mutex_lock(&drafts->lock);
+	if (drafts->count < DRAFTS_MAX) {
+		draft->id = ++drafts->last_id;
+		draft->prev = drafts->last;
+		*(draft->prev ? &draft->prev->next : &drafts->first) = draft;
+		drafts->last = draft;
+		drafts->count++;
+	} else {
+		rc = error_set(error, -ENOSPC, "there are %d files that are no documents yet",
+			       DRAFTS_MAX);
+	}
+	pthread_mutex_unlock(&drafts->lock);
+	if (rc == 0)
+		*ret_draft = draft;
+	else
+		free(draft);
+	return rc;
+}
+
+void draft_ref(struct draft *draft)
+{
+	draft->references++;
+}
+
+void draft_unref_locked(struct draft *draft)
+{
+	if (--draft->references == 0 && !draft->name)
+		unlink_draft(draft);
+}
+
+void draft_unref(struct draft *draft)
+{
+	if (!draft)
+		return;
+	struct drafts *drafts = draft->owner;
+	pthread_mutex_lock(&drafts->lock);
+	draft_unref_locked(draft);
+	pthread_mutex_unlock(&drafts->lock);
+}
+
+int draft_set_name(struct draft *draft, const char *name)
+{
+	char *copy = strdup(name);
+
+	if (!copy)
+		return -ENOMEM;
+	free(draft->name);
+	draft->name = copy;
+	return 0;
+}
+
+int draft_set_key(struct draft *draft, struct bytes key)
+{
+	struct buffer copy = {0};
+
+	if (buffer_add_bytes(&copy, key) < 0)
+		return -ENOMEM;
+	buffer_free(&draft->key);
+	draft->key = copy;
+	draft->is_document = true;
+	return 0;
+}
+
+void draft_drop_name(struct draft *draft)
+{
+	free(draft->name);
+	draft->name = NULL;
+	if (!draft->references)
+		unlink_draft(draft);
+}
+
+/* ---- finding ---- */
+
+struct draft *drafts_find_name(struct drafts *drafts, uint32_t collection, const char *name)
+{
+	struct draft *d = drafts->first;
+
+	while (d && (d->collection != collection || !d->name || strcmp(d->name, name) != 0))
+		d = d->next;
+	return d;
+}
+
+struct draft *drafts_find_id(struct drafts *drafts, uint64_t id)
+{
+	struct draft *d = drafts->first;
+
+	while (d && d->id < id)
+		d = d->next;
+	return d && d->id == id ? d : NULL;
+}
+
+uint64_t drafts_last_id(struct drafts *drafts)
+{
+	pthread_mutex_lock(&drafts->lock);
+	uint64_t id = drafts->last_id;
+	pthread_mutex_unlock(&drafts->lock);
+	return id;
+}
+
+struct draft *drafts_next(struct drafts *drafts, uint32_t collection, uint64_t id)
+{
+	struct draft *d = drafts->first;
+
+	while (d && (d->id <= id || d->collection != collection || !d->name))
+		d = d->next;
+	return d;
+}
+
+static bool is_of(const struct draft *d, uint32_t collection, struct bytes key)
+{
+	return d->is_document && d->collection == collection &&
+	       bytes_equal(buffer_bytes(&d->key), key);
+}
+
+static struct draft *find_new(struct drafts *drafts, uint32_t collection, struct bytes key)
+{
+	struct draft *d = drafts->first;
+
+	while (d && (!d->name || !is_of(d, collection, key)))
+		d = d->next;
+	return d;
+}
+
+bool drafts_has_new(struct drafts *drafts, uint32_t collection, struct bytes key)
+{
+	return find_new(drafts, collection, key);
+}
+
+void drafts_drop_new(struct drafts *drafts, uint32_t collection, struct bytes key)
+{
+	struct draft *d = find_new(drafts, collection, key);
+
+	if (d)
+		draft_drop_name(d);
+}
+
+size_t drafts_count_writers(struct drafts *drafts, uint32_t collection, struct bytes key)
+{
+	size_t n = 0;
+
+	for (struct draft *d = drafts->first; d; d = d->next)
+		n += !d->name && is_of(d, collection, key);
+	return n;
+}
+
+void drafts_move_writers(struct drafts *drafts, uint32_t collection, struct bytes key,
+			 uint32_t to_collection, struct bytes to_key)
+{
+	for (struct draft *d = drafts->first; d; d = d->next) {
+		if (d->name || !is_of(d, collection, key))
+			continue;
+		d->is_document = to_key.p && draft_set_key(d, to_key) == 0;
+		if (d->is_document)
+			d->collection = to_collection;
+	}
+}
+
+/* ---- bytes ---- */
+
+static bool beginning_is_due(size_t before, size_t after)
+{
+	size_t power = CHECK_ALWAYS;
+
+	while (power <= before)
+		power *= 2;
+	return after <= CHECK_ALWAYS || after >= power;
+}
+
+static int make_room(struct draft *draft, uint64_t size, uint64_t limit, struct error *error)
+{
+	struct drafts *drafts = draft->owner;
+	uint64_t more = size > draft->bytes.n ? size - draft->bytes.n : 0;
+
+	if (draft->is_document && size > limit)
+		return error_set(error, -EFBIG, "a document may have %llu bytes",
+				 (unsigned long long)limit);
+	if (size > DRAFT_BYTES_MAX || drafts->bytes + more > DRAFT_BYTES_MAX)
+		return error_set(error, -ENOSPC,
+				 "files that are no documents yet may have %llu bytes",
+				 (unsigned long long)DRAFT_BYTES_MAX);
+	return buffer_reserve(&draft->bytes, more);
+}
+
+/* The room is there. */
+static void set_size(struct draft *draft, size_t size)
+{
+	if (size > draft->bytes.n)
+		memset(draft->bytes.p + draft->bytes.n, 0, size - draft->bytes.n);
+	draft->owner->bytes += size;
+	draft->owner->bytes -= draft->bytes.n;
+	draft->bytes.n = size;
+	draft->dirty = true;
+	draft->time_set = false;
+	clock_gettime(CLOCK_REALTIME, &draft->time);
+}
+
+int draft_write(struct draft *draft, struct bytes text, uint64_t at, uint64_t limit,
+		struct error *error)
+{
+	size_t before = draft->bytes.n;
+	int rc = 0;
+
+	draft->written = true;
+	if (draft->is_document && draft->refused)
+		return error_set(error, -EINVAL, "what was written before this was refused");
+	if (at == UINT64_MAX)
+		at = before;
+	if (at > DRAFT_BYTES_MAX)
+		rc = error_set(error, -EFBIG, "this is far behind the largest document's end");
+	if (rc == 0)
+		rc = make_room(draft, at + text.n, limit, error);
+	if (rc == 0) {
+		set_size(draft, at + text.n > before ? at + text.n : before);
+		if (text.n)
+			memcpy(draft->bytes.p + at, text.p, text.n);
+		if (draft->is_document && at == before && beginning_is_due(before, draft->bytes.n))
+			rc = json_check_beginning(buffer_bytes(&draft->bytes), error);
+	}
+	draft->refused |= rc < 0;
+	return rc;
+}
+
+int draft_resize(struct draft *draft, uint64_t size, uint64_t limit, struct error *error)
+{
+	int rc = make_room(draft, size, limit, error);
+
+	if (rc < 0)
+		return rc;
+	set_size(draft, size);
+	if (size == 0)
+		draft->refused = false;
+	return 0;
+}
+
+/* ---- departures ---- */
+
+struct departure *drafts_departure(struct drafts *drafts, uint32_t collection, struct bytes key)
+{
+	struct departure *d = drafts->departures;
+
+	while (d && (d->collection != collection || !bytes_equal(buffer_bytes(&d->key), key)))
+		d = d->next;
+	return d;
+}
+
+int drafts_depart(struct drafts *drafts, uint32_t collection, struct bytes key, uint64_t sequence)
+{
+	struct departure *d = calloc(1, sizeof(*d));
+
+	if (!d)
+		return -ENOMEM;
+	*d = (struct departure){.collection = collection,
+				.sequence = sequence,
+				.due_ms = clock_steady_ms() + DEPARTURE_DELAY_MS,
+				.time_ms = clock_wall_ms(),
+				.next = drafts->departures};
+	if (buffer_add_bytes(&d->key, key) < 0) {
+		free(d);
+		return -ENOMEM;
+	}
+	drafts->departures = d;
+	return 0;
+}
+
+void drafts_end_departure(struct drafts *drafts, struct departure *departure)
+{
+	struct departure **at = &drafts->departures;
+
+	while (*at != departure)
+		at = &(*at)->next;
+	*at = departure->next;
+	buffer_free(&departure->key);
+	free(departure);
+	pthread_cond_broadcast(&drafts->left);
+}
