@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 
 #include "fs/fs.h"
@@ -84,18 +83,11 @@ static int open_shared(struct changefs *fs, struct handle *handle, int flags, st
 	struct inode *inode = handle->ref.inode;
 	int r;
 
-	handle->writes = (flags & O_ACCMODE) != O_RDONLY;
 	pthread_mutex_lock(&inode->lock);
-	if (inode_refuses(inode, handle->writes, handle->pid))
-		r = -ESTALE;
-	else
-		r = layout_file_open(fs->layout, handle->ref.node, flags, &inode->content,
-				     &handle->file, error);
-	if (r == 0) {
-		inode->version = inode->content->version;
+	r = layout_file_open(fs->layout, handle->ref.node, flags, &inode->content, &handle->file,
+			     error);
+	if (r == 0)
 		inode->opens++;
-		inode->writers += handle->writes;
-	}
 	drop_content(inode);
 	pthread_mutex_unlock(&inode->lock);
 	return r;
@@ -133,7 +125,6 @@ static int close_shared(struct handle *handle, struct error *error)
 	pthread_mutex_lock(&inode->lock);
 	r = layout_file_close(handle->file, error);
 	inode->opens--;
-	inode->writers -= handle->writes;
 	drop_content(inode);
 	pthread_mutex_unlock(&inode->lock);
 	return r;

@@ -19,7 +19,6 @@ struct handle {
 	struct file *file;
 	struct directory *directory;
 	bool shares; /* the content is in ref.inode */
-	bool writes; /* of those that share */
 	bool endless;
 	_Atomic uint64_t read_end; /* where the reader of an endless file is: poll has no offset */
 	pid_t pid;		   /* who opened it: a RELEASE does not tell */

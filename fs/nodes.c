@@ -2,7 +2,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "fs/nodes.h"
 
@@ -146,33 +145,6 @@ static struct inode *find_id(const struct nodes *nodes, uint64_t id)
 	return inode;
 }
 
-static int64_t steady_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
-/* True if who looks the node up now may share it with those who have it. */
-static bool is_sharable(struct inode *inode, const struct node *node)
-{
-	if (!(node_flags(node) & NODE_CONTENT))
-		return true;
-	if (inode->contended_ms && steady_ms() - inode->contended_ms < CONTENTION_MS)
-		return false;
-	return !inode->opens || (!inode->writers && inode->version == node->number);
-}
-
-bool inode_refuses(struct inode *inode, bool writes, pid_t thread)
-{
-	if (!inode->opens || (!writes && !inode->writers) || inode->contender == thread)
-		return false;
-	inode->contender = thread;
-	inode->contended_ms = steady_ms();
-	return true;
-}
-
 static struct inode *find_node(const struct nodes *nodes, const struct node *node, uint64_t hash)
 {
 	struct inode *inode = nodes->by_node[slot(nodes, hash)];
@@ -258,10 +230,6 @@ static struct inode *intern(struct nodes *nodes, struct inode *fresh, struct ino
 	pthread_mutex_lock(&nodes->lock);
 	if (fresh->interned)
 		inode = find_node(nodes, &fresh->node, fresh->hash);
-	if (inode && !is_sharable(inode, &fresh->node)) {
-		fresh->interned = false;
-		inode = NULL;
-	}
 	if (!inode) {
 		grow(nodes);
 		inode = fresh;

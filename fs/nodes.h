@@ -27,21 +27,8 @@ struct inode {
 
 	pthread_mutex_t lock;	 /* guards what follows */
 	struct content *content; /* what the open handles share */
-	/* Changed below the lock, and looked at without it to choose a node for a name. */
-	_Atomic unsigned opens, writers;
-	_Atomic uint64_t version; /* of the content */
-	_Atomic int64_t contended_ms;
-	_Atomic pid_t contender;
+	unsigned opens;
 };
-
-/*
- * Several nodes may show one file whose content is loaded at open (NODE_CONTENT). Each kernel inode
- * has one size and one page cache, so those that have it open must mean the same bytes: a name that
- * is looked up while its node is open for something else gets a node of its own. Two opens may
- * still meet on one node, since a lookup does not say what for; the second is told ESTALE, and the
- * kernel looks the name up again.
- */
-#define CONTENTION_MS 1000
 
 /* A node in use. It does not move: `node` may point into it. */
 struct node_ref {
@@ -61,8 +48,5 @@ void nodes_unref(struct nodes *nodes, struct node_ref *ref);
  * the node in any case; end with nodes_unref(). -ENOMEM. */
 int nodes_intern(struct nodes *nodes, struct node *node, uint64_t *ret_id,
 		 struct node_ref *ret_ref);
-/* True if an open by this thread must not share the node with those who have it open. Who comes
- * again at once has no other: it opened /proc/self/fd/N. Below inode->lock. */
-bool inode_refuses(struct inode *inode, bool writes, pid_t thread);
 /* The kernel forgets that many lookups. */
 void nodes_forget(struct nodes *nodes, uint64_t id, uint64_t lookups);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * data/: the current documents. A document's node is its key (the text); its number is the sequence
- * of the event that wrote what it shows. Scratch files are nodes by the number of their draft.
+ * that it had when it was looked up. Each lookup is a node of its own, for the kernel has one size
+ * and one page cache a node: so no reader shares them with a writer, nor with who reads another
+ * version. Scratch files are nodes by the number of their draft.
  */
 #include "layout/data.h"
 

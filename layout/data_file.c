@@ -154,7 +154,6 @@ static int load(struct file *file, struct content **ret_content, struct error *e
 		return rc;
 	}
 	content->time = time_of_ms(document.timestamp_ms);
-	content->version = document.sequence;
 	*ret_content = content;
 	return 0;
 }

@@ -69,8 +69,7 @@ enum node_flags {
 	NODE_IMMUTABLE = 1 << 4, /* content, size and name never change: cache at will */
 	NODE_DIRECT = 1 << 5,	 /* no page cache */
 	NODE_STATIC = 1 << 6,	 /* the name is always there: the kernel may remember it */
-	NODE_CONTENT = 1 << 7,	 /* opening loads the whole content (struct content), and the node's
-				  * number is its version: nodes of several are equal */
+	NODE_CONTENT = 1 << 7,	 /* opening loads the whole content (struct content) */
 };
 
 unsigned node_flags(const struct node *node);
@@ -82,7 +81,6 @@ struct draft;
 struct content {
 	struct buffer bytes;
 	struct timespec time;
-	uint64_t version;    /* the number of the node that it was loaded for */
 	struct draft *draft; /* what a writer has made of it so far */
 };
 

@@ -140,7 +140,7 @@ const struct node_row node_rows[ROWS] = {
 			 "the newest value of a key, byte for byte; writing it records a PUT, rm a "
 			 "DELETE",
 		 .mode = WRITABLE,
-		 .flags = NODE_CONTENT,
+		 .flags = NODE_CONTENT | NODE_FRESH,
 		 .key = NODE_FREE,
 		 .file = &file_of_document,
 		 .find = data_find_document,
@@ -274,8 +274,7 @@ int node_from_fixed_id(struct layout *layout, uint64_t id, struct node *ret_node
 
 bool node_equal(const struct node *a, const struct node *b)
 {
-	return a->row == b->row && a->collection == b->collection &&
-	       (a->number == b->number || a->row->flags & NODE_CONTENT) &&
+	return a->row == b->row && a->collection == b->collection && a->number == b->number &&
 	       a->text_size == b->text_size &&
 	       (!a->text_size || memcmp(a->text, b->text, a->text_size) == 0);
 }
@@ -302,8 +301,7 @@ uint64_t node_hash(const struct node *node)
 {
 	uint64_t h = hash_start(row_of(node), node->collection);
 
-	if (!(node->row->flags & NODE_CONTENT)) /* there it is a version */
-		h = hash_bytes(h, &node->number, sizeof(node->number));
+	h = hash_bytes(h, &node->number, sizeof(node->number));
 	h = hash_bytes(h, node->text, node->text_size);
 	return h ^ h >> 32;
 }
