@@ -321,11 +321,6 @@ static int move_document(struct layout *layout, struct place *from, struct place
 	return 0;
 }
 
-static bool same_place(const struct place *a, const struct place *b)
-{
-	return a->collection == b->collection && strcmp(a->name, b->name) == 0;
-}
-
 static int data_rename(struct layout *layout, const struct node *parent, const char *name,
 		       const struct node *new_parent, const char *new_name, bool replace,
 		       struct error *error)
@@ -342,7 +337,7 @@ static int data_rename(struct layout *layout, const struct node *parent, const c
 		return -ENOENT;
 	if (to.there && !replace)
 		return -EEXIST;
-	if (same_place(&from, &to))
+	if (from.collection == to.collection && strcmp(name, new_name) == 0)
 		return 0;
 	if (from.document.sequence)
 		return to.scratch ? depart(layout, &from, &to, error)
