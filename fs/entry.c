@@ -133,7 +133,25 @@ static unsigned layout_bits(int to_set)
 	return (to_set & FUSE_SET_ATTR_SIZE ? LAYOUT_SET_SIZE : 0u) |
 	       (to_set & times ? LAYOUT_SET_TIMES : 0u) |
 	       (to_set & FUSE_SET_ATTR_MODE ? LAYOUT_SET_MODE : 0u) |
-	       (to_set & (FUSE_SET_ATTR_UID | FUSE_SET_ATTR_GID) ? LAYOUT_SET_OWNER : 0u);
+	       (to_set & FUSE_SET_ATTR_UID ? LAYOUT_SET_UID : 0u) |
+	       (to_set & FUSE_SET_ATTR_GID ? LAYOUT_SET_GID : 0u);
+}
+
+/* The kernel has checked it by what it remembers of this node, and a file that has been open for
+ * long may have got another owner through another one. */
+static int check_owner(fuse_req_t req, const struct node_ref *ref, unsigned to_set,
+		       struct error *error)
+{
+	uid_t uid = fuse_req_ctx(req)->uid;
+	struct stat st;
+	int r;
+
+	if (uid == 0 || !(to_set & LAYOUT_SET_ATTRIBUTES))
+		return 0;
+	r = stat_node(fs_of(req), ref, &st, error);
+	if (r == 0 && st.st_uid != uid)
+		r = error_set(error, -EPERM, "only root and the owner, %u, may do that", st.st_uid);
+	return r;
 }
 
 /* What is there, with what is asked for over it. */
@@ -191,6 +209,8 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 		handle_leave(handle);
 		to_set &= ~FUSE_SET_ATTR_SIZE;
 	}
+	if (r == 0)
+		r = check_owner(req, &ref, layout_bits(to_set), &error);
 	if (r == 0)
 		r = set_attributes(fs, &ref, attr, to_set, &error);
 	if (r < 0)

@@ -8,12 +8,12 @@
  *   1. handle->lock   one open file or directory, held while the layout works on it; a thread holds
  *                     at most one of them
  *   2. inode->lock    the content that the open handles of one node share
- *      then the layout's own lock (layout/drafts.h)
+ *      then one of the layout's own locks: drafts.lock (layout/drafts.h) or attributes.changing
  *   3. the store's locks
  *   4. park->lock     who waits for more; held while asking layout_file_ready(), so the store's
  * locks that this takes may not be held by a thread that comes here
  *   5. leaves         nodes->lock, handles->lock, errors->lock, pool->lock, refresh->lock,
- *                     settle->lock: nothing
+ *                     settle->lock, the layout's attributes.lock: nothing
  * is called there
  *
  * libfuse: the interrupt callback comes with the request's lock held and takes park->lock; below

@@ -106,17 +106,18 @@ int layout_set(struct layout *layout, const struct node *node, struct content *c
 	       const struct stat *attributes, unsigned to_set, struct error *error)
 {
 	const struct file_operations *ops = node->row->file;
+	/* What is written there is a line or a value, not a place in a file. */
+	unsigned harmless = ops && ops->writable ? LAYOUT_SET_SIZE | LAYOUT_SET_TIMES : 0;
 
 	if (layout->options.read_only)
 		return error_set(error, -EROFS, "the mount is read-only");
 	if (node->row->set)
 		return node->row->set(layout, node, content, attributes, to_set, error);
-	if (to_set & (LAYOUT_SET_MODE | LAYOUT_SET_OWNER))
-		return error_set(error, -EPERM,
-				 "modes and owners are those of the mount's options");
-	if (!to_set || (ops && ops->writable))
-		return 0; /* what is written there is a line or a value, not a place in a file */
-	if (node->row->directory && to_set == LAYOUT_SET_TIMES)
-		return 0; /* tar and rsync set them when they have filled it */
-	return error_set(error, -EPERM, "this is history, which does not change");
+	if (node->row->directory) /* tar and rsync set them when they have filled it */
+		harmless |= LAYOUT_SET_TIMES;
+	if (to_set & ~(harmless | LAYOUT_SET_ATTRIBUTES))
+		return error_set(error, -EPERM, "this is history, which does not change");
+	if (!(to_set & LAYOUT_SET_ATTRIBUTES))
+		return 0;
+	return attributes_set(layout, node, attributes, to_set, error);
 }

@@ -441,7 +441,7 @@ int data_set_scratch(struct layout *layout, const struct node *node, struct cont
 		set_time(draft, attributes);
 	if (rc == 0 && to_set & LAYOUT_SET_MODE)
 		draft->mode = S_IFREG | (attributes->st_mode & 07777);
-	if (rc == 0 && to_set & LAYOUT_SET_OWNER) {
+	if (rc == 0 && to_set & (LAYOUT_SET_UID | LAYOUT_SET_GID)) {
 		draft->uid = attributes->st_uid;
 		draft->gid = attributes->st_gid;
 	}

@@ -64,7 +64,7 @@ int feed_find_event(struct layout *layout, const struct node *parent, const char
 		return rc;
 	if (parent->collection && info.collection != parent->collection)
 		return -ENOENT;
-	*ret_node = (struct node){.row = &node_rows[ROW_EVENT], .number = sequence};
+	*ret_node = (struct node){.row = ret_node->row, .number = sequence};
 	return 0;
 }
 
@@ -97,8 +97,8 @@ int feed_list_events(struct directory *directory, uint64_t place, struct listed 
 	return rc < 0 ? rc : 1;
 }
 
-int feed_stat_event(struct layout *layout, const struct node *node, const struct content *content,
-		    struct stat *st, struct error *error)
+static int stat_event(struct layout *layout, const struct node *node, struct stat *st,
+		      uint32_t *ret_collection, struct error *error)
 {
 	struct store_event_info info;
 
@@ -107,6 +107,32 @@ int feed_stat_event(struct layout *layout, const struct node *node, const struct
 		return rc;
 	st->st_size = info.length;
 	st->st_mtim = time_of_ms(info.timestamp_ms);
+	*ret_collection = info.collection;
+	return 0;
+}
+
+int feed_stat_event(struct layout *layout, const struct node *node, const struct content *content,
+		    struct stat *st, struct error *error)
+{
+	uint32_t collection;
+
+	return stat_event(layout, node, st, &collection, error);
+}
+
+int feed_stat_numbered(struct layout *layout, const struct node *node,
+		       const struct content *content, struct stat *st, struct error *error)
+{
+	struct node event = {.row = &node_rows[ROW_EVENT], .number = node->number};
+	struct node collection = {.row = &node_rows[ROW_COLLECTION]};
+	struct stat directory;
+
+	int rc = stat_event(layout, node, st, &collection.collection, error);
+	if (rc == 0)
+		rc = layout_stat(layout, &collection, NULL, &directory, error);
+	if (rc < 0)
+		return rc;
+	st->st_ino = node_fixed_id(&event);
+	attributes_limit(st, &directory);
 	return 0;
 }
 

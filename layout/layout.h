@@ -3,7 +3,7 @@
 /*
  * How the log looks as files: a tree of nodes, each with a name, attributes and content. Nothing
  * here knows FUSE, and nothing here waits: the caller guards what it shares, but
- * for the names and texts that only the layout has (drafts.h).
+ * for the names and texts that only the layout has (drafts.h), and the attributes that were set.
  * 0 or positive, or a negative errno with the reason in the struct error.
  */
 #include <sys/stat.h>
@@ -96,8 +96,8 @@ int layout_lookup(struct layout *layout, const struct node *parent, const char *
 /* The fixed ids of the directories that an event of the collection changes; with 0, of those that a
  * new collection changes. Returns how many. */
 size_t layout_changed_directories(uint32_t collection, uint64_t ret_ids[2]);
-/* Appends the node's path in the mount, such as /in/events; for people, so names may be patterns.
- */
+/* Appends the node's path in the mount, such as /in/events. The names of unlisted nodes that show
+ * what is elsewhere too may be patterns. */
 int layout_path(struct layout *layout, const struct node *node, struct buffer *ret_path);
 /* The target of a NODE_LINK. Borrowed for ever. */
 const char *layout_readlink(const struct node *node);
@@ -128,9 +128,21 @@ int layout_rename(struct layout *layout, const struct node *parent, const char *
 /* What mknod, symlink and link are told: the errno. Never 0. */
 int layout_refuse_change(struct layout *layout, const struct node *parent, const char *name,
 			 struct error *error);
-/* chmod, chown, truncate, utimes: those `attributes` that are named by LAYOUT_SET_ bits. `content`
- * as for layout_stat(). */
-enum { LAYOUT_SET_SIZE = 1, LAYOUT_SET_TIMES = 2, LAYOUT_SET_MODE = 4, LAYOUT_SET_OWNER = 8 };
+enum {
+	LAYOUT_SET_MODE = STORE_ATTRIBUTE_MODE,
+	LAYOUT_SET_UID = STORE_ATTRIBUTE_UID,
+	LAYOUT_SET_GID = STORE_ATTRIBUTE_GID,
+	LAYOUT_SET_ATTRIBUTES = STORE_ATTRIBUTES_ALL,
+	LAYOUT_SET_SIZE = 8,
+	LAYOUT_SET_TIMES = 16,
+};
+
+/*
+ * chmod, chown, truncate, utimes: what of `attributes` is named by the LAYOUT_SET_ bits in
+ * `to_set`. Modes and owners are kept in the store; on history they can only be what they are
+ * (-EPERM), on documents they are ignored. Sizes and times are taken where they are harmless: of a
+ * file that takes lines. From any thread, at once; who may do it, the caller has checked.
+ */
 int layout_set(struct layout *layout, const struct node *node, struct content *content,
 	       const struct stat *attributes, unsigned to_set, struct error *error);
 /*

@@ -39,6 +39,8 @@
 				   .flags = NODE_ENDLESS | NODE_DIRECT,                            \
 				   .unlisted = true,                                               \
 				   .key = NODE_FREE,                                               \
+				   .attributes = ATTRIBUTES_SHARED,                                \
+				   .like = ROW_##WHOSE##_TAIL,                                     \
 				   .file = &file_of_stream,                                        \
 				   .find = feed_find_stream_at,                                    \
 				   .stat = feed_stat_stream},                                      \
@@ -71,8 +73,9 @@
 #define RECORD_ROW(PARENT, ABOUT)                                                                  \
 	{                                                                                          \
 		.parent = PARENT, .shown = "NUMBER.json", .about = ABOUT, .mode = READABLE,        \
-		.flags = NODE_IMMUTABLE, .key = NODE_BY_SEQUENCE, .file = &file_of_record,         \
-		.find = records_find, .list = records_list, .stat = records_stat                   \
+		.flags = NODE_IMMUTABLE, .key = NODE_BY_SEQUENCE, .attributes = ATTRIBUTES_FIXED,  \
+		.file = &file_of_record, .find = records_find, .list = records_list,               \
+		.stat = records_stat                                                               \
 	}
 
 const struct node_row node_rows[ROWS] = {
@@ -96,7 +99,11 @@ const struct node_row node_rows[ROWS] = {
 			    .about = "an event of any collection, not listed",
 			    .mode = READABLE,
 			    .unlisted = true,
-			    .find = feed_find_event},
+			    .key = NODE_BY_SEQUENCE,
+			    .attributes = ATTRIBUTES_FIXED,
+			    .file = &file_of_event,
+			    .find = feed_find_event,
+			    .stat = feed_stat_numbered},
 	[ROW_COLLECTION] = {.parent = ROW_FEED,
 			    .shown = "COLLECTION",
 			    .about = "the events of one collection",
@@ -113,6 +120,7 @@ const struct node_row node_rows[ROWS] = {
 		       .mode = READABLE,
 		       .flags = NODE_IMMUTABLE,
 		       .key = NODE_BY_SEQUENCE,
+		       .attributes = ATTRIBUTES_FIXED,
 		       .file = &file_of_event,
 		       .find = feed_find_event,
 		       .list = feed_list_events,
@@ -177,6 +185,7 @@ const struct node_row node_rows[ROWS] = {
 				.flags = NODE_FRESH | NODE_DIRECT,
 				.unlisted = true,
 				.key = NODE_FREE,
+				.like = ROW_IN_WAL2JSON,
 				.format = &format_wal2json,
 				.file = &file_of_lines,
 				.find = in_find_source,
@@ -394,6 +403,8 @@ int layout_stat(struct layout *layout, const struct node *node, const struct con
 		rc = row->stat(layout, node, content, &st, error);
 	st.st_blocks = st.st_size > 512 ? (st.st_size + 511) / 512 : 1;
 	st.st_atim = st.st_ctim = st.st_mtim;
+	if (rc == 0)
+		rc = attributes_apply(layout, node, &st);
 	*ret_stat = st;
 	return rc;
 }
@@ -444,7 +455,7 @@ int layout_lookup(struct layout *layout, const struct node *parent, const char *
 	return 0;
 }
 
-/* A node's own name, for a message. */
+/* A node's own name. */
 static int add_name(struct layout *layout, const struct node *node, struct buffer *path)
 {
 	char digits[64];
@@ -454,6 +465,7 @@ static int add_name(struct layout *layout, const struct node *node, struct buffe
 	case ROW_DOCUMENTS:
 		return name_collection_write(store_collection_name(layout->store, node->collection),
 					     path);
+	case ROW_FEED_EVENT:
 	case ROW_EVENT:
 	case ROW_DEAD_LETTER:
 	case ROW_OPS_EVENT:
@@ -465,7 +477,9 @@ static int add_name(struct layout *layout, const struct node *node, struct buffe
 	case ROW_SCRATCH:
 		return data_scratch_name(layout, node, path);
 	case ROW_IN_WAL2JSON_AT:
-		return buffer_printf(path, "wal2json@%.*s", (int)node->text_size, node->text);
+		if (buffer_printf(path, "wal2json@") < 0)
+			return -ENOMEM;
+		return name_collection_write((struct bytes){node->text, node->text_size}, path);
 	default:
 		return buffer_add_bytes(path, bytes_of(node->row->name ? node->row->name
 								       : node->row->shown));
@@ -522,6 +536,8 @@ int layout_open(struct store *store, const struct layout_options *options,
 	layout->created_ms = stats.created_ms;
 	rc = drafts_init(&layout->drafts);
 	if (rc == 0)
+		rc = attributes_load(layout);
+	if (rc == 0)
 		rc = layout_readme(layout, &layout->readme);
 	if (rc < 0) {
 		layout_close(layout);
@@ -537,6 +553,7 @@ void layout_close(struct layout *layout)
 		return;
 	layout_settle(layout, true);
 	drafts_free(&layout->drafts);
+	attributes_free(layout);
 	buffer_free(&layout->readme);
 	free(layout);
 }

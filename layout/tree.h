@@ -4,6 +4,8 @@
  * The node table: each kind of file is one row here and its content functions. Rows are found by
  * their parent's row and their name; what a row leaves out, the defaults of tree.c do.
  */
+#include <pthread.h>
+
 #include "layout/drafts.h"
 #include "layout/layout.h"
 
@@ -51,6 +53,13 @@ enum node_key {
 	NODE_FREE,
 };
 
+/* What chmod and chown do to a node of the row, unless it has a `set` of its own. */
+enum node_attributes {
+	ATTRIBUTES_KEPT,   /* by its path; until then it has those of its `like`, if there is one */
+	ATTRIBUTES_SHARED, /* they are those of its `like` */
+	ATTRIBUTES_FIXED,  /* history */
+};
+
 struct file_operations;
 
 /* How a directory changes; what is NULL is refused. See layout_create() and those that follow it.
@@ -89,6 +98,8 @@ struct node_row {
 	unsigned flags;
 	bool unlisted;
 	enum node_key key;
+	enum node_attributes attributes;
+	enum row_id like;	     /* of the same directory */
 	const struct format *format; /* of a file that takes lines */
 	const struct file_operations *file;
 	const struct directory_operations *directory;
@@ -116,9 +127,22 @@ static inline enum row_id row_of(const struct node *node)
 	return (enum row_id)(node->row - node_rows);
 }
 
+/*
+ * The attributes that were set, as the store has them, in the order of paths. `changing` is held by
+ * who changes one, also while the store writes; `lock` guards the table, and nothing is called
+ * below it.
+ */
+struct attributes {
+	pthread_mutex_t changing;
+	pthread_rwlock_t lock;
+	struct kept_attributes *kept;
+	size_t count, capacity;
+};
+
 struct layout {
 	struct store *store;
 	struct layout_options options;
+	struct attributes attributes;
 	struct buffer readme;
 	struct drafts drafts;
 	int64_t started_ms;
@@ -131,6 +155,17 @@ uint64_t ino_of_text(enum row_id row, uint32_t collection, struct bytes text);
 /* Takes the buffer's bytes as the node's text. */
 void node_take_text(struct node *node, struct buffer *text);
 struct timespec time_of_ms(int64_t ms);
+
+/* attributes.c */
+int attributes_load(struct layout *layout);
+void attributes_free(struct layout *layout);
+/* Puts a node's kept attributes in the place of the defaults in `st`. */
+int attributes_apply(struct layout *layout, const struct node *node, struct stat *st);
+/* Those of LAYOUT_SET_ATTRIBUTES in `to_set`, as layout_set(). */
+int attributes_set(struct layout *layout, const struct node *node, const struct stat *attributes,
+		   unsigned to_set, struct error *error);
+/* Takes away from `st` what only those may read who may search the directory. */
+void attributes_limit(struct stat *st, const struct stat *directory);
 
 /* ---- open files (file.c) ---- */
 
@@ -194,6 +229,9 @@ int feed_list_events(struct directory *directory, uint64_t place, struct listed 
 		     struct error *error);
 int feed_stat_event(struct layout *layout, const struct node *node, const struct content *content,
 		    struct stat *st, struct error *error);
+/* An event outside its collection's directory, which protects it all the same. */
+int feed_stat_numbered(struct layout *layout, const struct node *node,
+		       const struct content *content, struct stat *st, struct error *error);
 int feed_stat_stream(struct layout *layout, const struct node *node, const struct content *content,
 		     struct stat *st, struct error *error);
 

@@ -295,6 +295,19 @@ static void check_index_size(struct check *c)
 			    U(c->index_entries));
 }
 
+static int look_at(void *context, struct bytes name, const struct store_attributes *attributes)
+{
+	return 0;
+}
+
+static void check_attributes(struct check *c)
+{
+	struct error error = {0};
+
+	if (store_attributes_each(c->store, look_at, NULL, &error) < 0)
+		check_fault(c, "%s", error.text);
+}
+
 int store_check(struct store *store, void (*report)(void *context, const char *fault),
 		void *context)
 {
@@ -313,6 +326,7 @@ int store_check(struct store *store, void (*report)(void *context, const char *f
 	check_ends(&c);
 	check_index_size(&c);
 	check_documents(&c);
+	check_attributes(&c);
 	free(c.tallies);
 	free(c.orphans);
 	buffer_free(&c.key);

@@ -26,6 +26,7 @@
  *                                              last_ms:i64 created_ms:i64 name
  *          'D' collection:u32                  last_sequence:u64 + 1, when it was removed
  *          'S' name                            position:u64 time_us:i64 events:u64
+ *          'M' name                            changed_ms:i64 set:u8 mode:u32 uid:u32 gid:u32
  *
  * index: P finds the block of a byte position, S the block of a sequence, both within one stream;
  * collection 0 is the whole log, which has P entries only, its S being the log itself. `first` is
@@ -121,7 +122,8 @@ static inline uint64_t get_le64(const char *p)
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 	       "values are written as they lie in memory");
 
-/* A key in the making: enough for any of them but meta 'S' + name and state, which use buffers. */
+/* A key in the making: enough for any of them but meta 'S' and 'M' + name and state, which use
+ * buffers. */
 struct key {
 	char p[16];
 	size_t n;

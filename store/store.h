@@ -305,6 +305,34 @@ int store_source_each(struct store *store,
 int store_sources_forget(struct store *store, const struct bytes *names, size_t count,
 			 struct error *error);
 
+/* ---- attributes: modes and owners of what shows the store, kept for it ---- */
+
+enum {
+	STORE_ATTRIBUTE_MODE = 1,
+	STORE_ATTRIBUTE_UID = 2,
+	STORE_ATTRIBUTE_GID = 4,
+	STORE_ATTRIBUTES_ALL = 7,
+};
+
+struct store_attributes {
+	unsigned set; /* which of them were ever set */
+	uint32_t mode;
+	uint32_t uid;
+	uint32_t gid;
+	int64_t changed_ms;
+};
+
+/* Keeps the attributes of what has this name, in the place of those that it had; with `set` 0 they
+ * are forgotten. On return they survive a power cut. -ENOSPC, -EIO: it has the old ones. */
+int store_attributes_set(struct store *store, struct bytes name,
+			 const struct store_attributes *attributes, struct error *error);
+/* Calls `each` for all names, in byte order, until it returns other than 0; the name is borrowed
+ * during the call. 0, what `each` returned if negative, or -EBADMSG. */
+int store_attributes_each(struct store *store,
+			  int (*each)(void *context, struct bytes name,
+				      const struct store_attributes *attributes),
+			  void *context, struct error *error);
+
 /* ---- records beside the log: ops events and dead letters, numbered 1, 2, 3 … ---- */
 
 enum store_record_kind { STORE_OPS_EVENT, STORE_DEAD_LETTER };

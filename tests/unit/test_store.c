@@ -595,6 +595,52 @@ static void writers_never_interleave(void)
 	CHECK(check_store(print_fault) == 0);
 }
 
+/* ---- attributes ---- */
+
+static void set_attributes(struct store *s, const char *name, unsigned set, unsigned number)
+{
+	struct store_attributes a = {set, 0100000 + number, number + 1, UINT32_MAX - number,
+				     -(int64_t)number};
+
+	CHECK(store_attributes_set(s, bytes_of(name), &a, &test_error) == 0);
+}
+
+static void set_three_attributes(struct store *s)
+{
+	set_attributes(s, "/b", STORE_ATTRIBUTE_MODE, 1);
+	set_attributes(s, "/", STORE_ATTRIBUTE_GID, 2);
+	set_attributes(s, "/a", STORE_ATTRIBUTES_ALL, 3);
+	set_attributes(s, "/b", STORE_ATTRIBUTE_MODE | STORE_ATTRIBUTE_UID, 4);
+}
+
+static int show_attributes(void *context, struct bytes name, const struct store_attributes *a)
+{
+	return buffer_printf(context, "%.*s %u %o %u %u %lld\n", (int)name.n, name.p, a->set,
+			     a->mode, a->uid, a->gid, (long long)a->changed_ms);
+}
+
+static bool attributes_are(struct store *s, const char *expected)
+{
+	_cleanup_(buffer_free) struct buffer text = {0};
+
+	CHECK(store_attributes_each(s, show_attributes, &text, &test_error) == 0);
+	return bytes_equal(buffer_bytes(&text), bytes_of(expected));
+}
+
+static void attributes_outlive_a_crash(void)
+{
+	crash_after(set_three_attributes, "boot-1");
+	struct store *s = open_store();
+	CHECK(attributes_are(s, "/ 4 100002 3 4294967293 -2\n/a 7 100003 4 4294967292 -3\n"
+				"/b 3 100004 5 4294967291 -4\n"));
+	set_attributes(s, "/a", 0, 5);
+	store_close(s);
+	s = open_store();
+	CHECK(attributes_are(s, "/ 4 100002 3 4294967293 -2\n/b 3 100004 5 4294967291 -4\n"));
+	store_close(s);
+	CHECK(check_store(print_fault) == 0);
+}
+
 /* ---- damage ---- */
 
 /* Does one change to the database of a small store; the faults that check finds. */
@@ -678,6 +724,11 @@ static void cut_block(struct db *db, struct db_batch *b)
 	db_batch_put(db, b, DB_LOG, KEY_BYTES(key), BYTES("\x01short"));
 }
 
+static void cut_attributes(struct db *db, struct db_batch *b)
+{
+	db_batch_put(db, b, DB_META, BYTES("M/feed"), BYTES("short"));
+}
+
 static void change_nothing(struct db *db, struct db_batch *b)
 {
 	(void)db;
@@ -696,6 +747,7 @@ static void damage_is_found(void)
 	CHECK(faults_after(lose_document) > 0);
 	CHECK(faults_after(old_document) > 0);
 	CHECK(faults_after(cut_block) > 0);
+	CHECK(faults_after(cut_attributes) > 0);
 }
 
 int main(void)
@@ -718,6 +770,7 @@ int main(void)
 	RUN_FRESH(a_store_that_was_never_finished_is_made);
 	RUN_FRESH(readers_find_what_a_line_names);
 	RUN_FRESH(writers_never_interleave);
+	RUN_FRESH(attributes_outlive_a_crash);
 	RUN_FRESH(damage_is_found);
 	return test_summary();
 }
