@@ -733,7 +733,7 @@ static void a_directory_protects_its_events_elsewhere(void)
 	SHOWN("feed/2.json", "100444 0 0");
 	SHOWN("feed/a/1.json", "100444 0 0");
 	struct node node;
-	struct stat st, other;
+	struct stat st = {0}, other = {0};
 	CHECK(find(l, "feed/1.json", &node, &st) == 0 &&
 	      find(l, "feed/a/1.json", &node, &other) == 0);
 	CHECK(st.st_ino == other.st_ino && st.st_size == other.st_size);
