@@ -78,19 +78,20 @@ void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
+	const struct fuse_ctx *ctx = fuse_req_ctx(req);
+	struct stat as = {.st_mode = mode, .st_uid = ctx->uid, .st_gid = ctx->gid}, st;
 	struct changefs *fs = fs_of(req);
 	struct fuse_entry_param entry = {0};
 	struct error error = {0};
 	struct node node = {0};
 	struct node_ref ref;
-	struct stat st;
 	int r = nodes_ref(fs->nodes, parent, &ref);
 
 	if (r < 0) {
 		fuse_reply_err(req, -r);
 		return;
 	}
-	r = layout_mkdir(fs->layout, ref.node, name, &node, &st, &error);
+	r = layout_mkdir(fs->layout, ref.node, name, &as, &node, &st, &error);
 	if (r == 0)
 		r = fill_entry(fs, &node, &st, &entry);
 	if (r < 0)

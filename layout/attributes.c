@@ -172,6 +172,43 @@ void attributes_limit(struct stat *st, const struct stat *directory)
 
 /* ---- what is set ---- */
 
+/* Below `changing`. */
+static int replace(struct layout *layout, struct bytes path, struct store_attributes *a,
+		   struct error *error)
+{
+	a->changed_ms = clock_wall_ms();
+	int rc = store_attributes_set(layout->store, path, a, error);
+	return rc < 0 ? rc : put(&layout->attributes, path, a);
+}
+
+/* What is as the options say goes on following them. */
+static unsigned differing(const struct layout_options *options, const struct stat *st)
+{
+	return ((st->st_mode & 07777) != (0777 & ~options->umask) ? LAYOUT_SET_MODE : 0u) |
+	       (st->st_uid != options->uid ? LAYOUT_SET_UID : 0u) |
+	       (st->st_gid != options->gid ? LAYOUT_SET_GID : 0u);
+}
+
+int attributes_begin(struct layout *layout, const struct node *node, const struct stat *as,
+		     struct error *error)
+{
+	struct attributes *t = &layout->attributes;
+	_cleanup_(buffer_free) struct buffer path = {0};
+	struct stat st = *as;
+
+	st.st_mode &= ~layout->options.umask;
+	int rc = layout_path(layout, node, &path);
+	if (rc < 0)
+		return rc;
+	pthread_mutex_lock(&t->changing);
+	struct store_attributes a = {differing(&layout->options, &st), st.st_mode & 07777,
+				     st.st_uid, st.st_gid, 0};
+	if (a.set || get(t, buffer_bytes(&path)).set)
+		rc = replace(layout, buffer_bytes(&path), &a, error);
+	pthread_mutex_unlock(&t->changing);
+	return rc;
+}
+
 static int keep(struct layout *layout, const struct node *node, const struct stat *attributes,
 		unsigned to_set, struct error *error)
 {
@@ -193,10 +230,7 @@ static int keep(struct layout *layout, const struct node *node, const struct sta
 	if (to_set & LAYOUT_SET_GID)
 		a.gid = attributes->st_gid;
 	a.set |= to_set & LAYOUT_SET_ATTRIBUTES;
-	a.changed_ms = clock_wall_ms();
-	rc = store_attributes_set(layout->store, buffer_bytes(&path), &a, error);
-	if (rc == 0)
-		rc = put(t, buffer_bytes(&path), &a);
+	rc = replace(layout, buffer_bytes(&path), &a, error);
 	pthread_mutex_unlock(&t->changing);
 	return rc;
 }

@@ -35,6 +35,21 @@ static const struct directory_operations *changes_of(struct layout *layout,
 	return ops && !layout->options.read_only ? ops : &nothing;
 }
 
+/* As whom something is made in a directory that hands its group on. */
+static int inherit(struct layout *layout, const struct node *parent, const struct stat *as,
+		   struct stat *ret_as, struct error *error)
+{
+	struct stat st;
+
+	int rc = layout_stat(layout, parent, NULL, &st, error);
+	*ret_as = *as;
+	if (rc == 0 && st.st_mode & S_ISGID) {
+		ret_as->st_gid = st.st_gid;
+		ret_as->st_mode |= S_ISGID;
+	}
+	return rc;
+}
+
 /* What a new node is given with. */
 static int complete(struct layout *layout, int rc, struct node *node, struct stat *ret_stat,
 		    struct error *error)
@@ -51,23 +66,33 @@ int layout_create(struct layout *layout, const struct node *parent, const char *
 		  struct stat *ret_stat, struct error *error)
 {
 	const struct directory_operations *ops = changes_of(layout, parent);
+	struct stat whose;
 
 	*ret_node = (struct node){0};
 	if (!ops->create)
 		return layout_refuse_change(layout, parent, name, error);
-	int rc = ops->create(layout, parent, name, as, exclusive, ret_node, error);
+	int rc = inherit(layout, parent, as, &whose, error);
+	whose.st_mode &= ~(mode_t)(S_ISUID | S_ISGID);
+	if (rc == 0)
+		rc = ops->create(layout, parent, name, &whose, exclusive, ret_node, error);
 	return complete(layout, rc, ret_node, ret_stat, error);
 }
 
 int layout_mkdir(struct layout *layout, const struct node *parent, const char *name,
-		 struct node *ret_node, struct stat *ret_stat, struct error *error)
+		 const struct stat *as, struct node *ret_node, struct stat *ret_stat,
+		 struct error *error)
 {
 	const struct directory_operations *ops = changes_of(layout, parent);
+	struct stat whose;
 
 	*ret_node = (struct node){0};
 	if (!ops->mkdir)
 		return layout_refuse_change(layout, parent, name, error);
-	int rc = ops->mkdir(layout, parent, name, ret_node, error);
+	int rc = inherit(layout, parent, as, &whose, error);
+	if (rc == 0)
+		rc = ops->mkdir(layout, parent, name, ret_node, error);
+	if (rc == 0)
+		rc = attributes_begin(layout, ret_node, &whose, error);
 	return complete(layout, rc, ret_node, ret_stat, error);
 }
 

@@ -111,9 +111,11 @@ const char *layout_readlink(const struct node *node);
 int layout_create(struct layout *layout, const struct node *parent, const char *name,
 		  const struct stat *as, bool exclusive, struct node *ret_node,
 		  struct stat *ret_stat, struct error *error);
-/* -EEXIST, -EINVAL. Caller frees the node. */
+/* Makes a directory with the mode, as far as the mount's umask lets it, and the owner of `as`.
+ * -EEXIST, -EINVAL. Caller frees the node. */
 int layout_mkdir(struct layout *layout, const struct node *parent, const char *name,
-		 struct node *ret_node, struct stat *ret_stat, struct error *error);
+		 const struct stat *as, struct node *ret_node, struct stat *ret_stat,
+		 struct error *error);
 /* -ENOENT. */
 int layout_unlink(struct layout *layout, const struct node *parent, const char *name,
 		  struct error *error);

@@ -164,6 +164,9 @@ int attributes_apply(struct layout *layout, const struct node *node, struct stat
 /* Those of LAYOUT_SET_ATTRIBUTES in `to_set`, as layout_set(). */
 int attributes_set(struct layout *layout, const struct node *node, const struct stat *attributes,
 		   unsigned to_set, struct error *error);
+/* What a directory that was just made shows, instead of what one of its name showed before. */
+int attributes_begin(struct layout *layout, const struct node *node, const struct stat *as,
+		     struct error *error);
 /* Takes away from `st` what only those may read who may search the directory. */
 void attributes_limit(struct stat *st, const struct stat *directory);
 

@@ -304,6 +304,38 @@ os.fchmod(file, 0o666)' "$MNT/in/events" "$WORK/ready" "$WORK/go" 2>"$WORK/said"
 	[ "$(shown feed/user)" = "770 games daemon" ]
 }
 
+@test "mkdir in data/ makes a directory of its maker's, and after rmdir the next one's" {
+	start_with_two -o umask=022
+	gets "$denied" nobody 'mkdir "$1"' data/mine
+	chmod 777 "$MNT/data"
+	gets ok nobody 'mkdir "$1"' data/mine
+	gets ok nobody 'mkdir -m 700 "$1"' data/secret
+	gets ok nobody 'echo 1 >"$1" && echo 2 >"$1.new" && rm "$1.new"' data/mine/a.json
+	gets "$denied" games 'echo 1 >"$1"' data/mine/b.json
+	gets "$denied" games "$list_it" data/secret
+	remount -o allow_other,umask=022
+	[ "$(shown data/mine)" = "755 nobody nogroup" ]
+	[ "$(shown data/secret)" = "700 nobody nogroup" ]
+	gets ok nobody 'rm "$1"/a.json && rmdir "$1"' data/mine
+	gets ok games 'mkdir "$1"' data/mine
+	[ "$(shown data/mine)" = "755 games games" ]
+	rmdir "$MNT/data/mine"
+	mkdir "$MNT/data/mine"
+	[ "$(shown data/mine)" = "755 root root" ]
+	remount -o allow_other,umask=027,gid="$(id -g daemon)"
+	[ "$(shown data/mine)" = "750 root daemon" ]
+}
+
+@test "mkdir and new files in a directory with setgid take its group" {
+	start_with_two -o umask=022
+	chgrp games "$MNT/data" "$MNT/data/user"
+	chmod 2777 "$MNT/data" "$MNT/data/user"
+	gets ok nobody 'mkdir "$1"' data/mine
+	gets ok nobody 'echo 1 >"$1"' data/user/.scratch
+	[ "$(stat -c '%A %U %G' "$MNT/data/mine")" = "drwxr-sr-x nobody games" ]
+	[ "$(shown data/user/.scratch)" = "644 nobody games" ]
+}
+
 @test "a collection's directories in feed/ and data/ have each their own" {
 	start_with_two
 	chmod 711 "$MNT/feed/user"
