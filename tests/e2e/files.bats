@@ -175,49 +175,6 @@ inodes() {
 	[ "$(ls -i "$MNT/feed/user/0000000000000001.json")" = "$inode $MNT/feed/user/0000000000000001.json" ]
 }
 
-@test "cp -r of the whole mount never blocks and copies everything" {
-	fill 30
-	within 60 cp -r "$MNT" "$WORK/copy"
-	diff -r --no-dereference "$MNT/feed" "$WORK/copy/feed"
-	diff -r --no-dereference "$MNT/data" "$WORK/copy/data"
-	cmp "$MNT/README.md" "$WORK/copy/README.md"
-}
-
-@test "tar of the whole mount never blocks, and nothing changes or shrinks under it" {
-	fill 30
-	within 60 tar -C "$MNT" -cf "$WORK/all.tar" .
-	mkdir "$WORK/copy"
-	tar -C "$WORK/copy" -xf "$WORK/all.tar"
-	diff -r --no-dereference "$MNT/feed" "$WORK/copy/feed"
-}
-
-@test "grep -r over the whole mount never blocks" {
-	fill 30
-	run -0 within 60 grep -rl '"key":"order:7"' "$MNT"
-	[ "$(grep -c feed/order/0000000000000020.json <<<"$output")" -eq 1 ]
-	[ "$(grep -c feed/log.ndjson <<<"$output")" -eq 1 ]
-}
-
-@test "rsync -a of the whole mount never blocks; a second run sends nothing of the feed" {
-	fill 30
-	within 60 rsync -a "$MNT/" "$WORK/copy/"
-	diff -r --no-dereference "$MNT/feed" "$WORK/copy/feed"
-	run -0 within 60 rsync -a --itemize-changes "$MNT/feed/" "$WORK/copy/feed/"
-	[ -z "$output" ]
-	put user:new 1
-	run -0 within 60 rsync -a --itemize-changes "$MNT/feed/" "$WORK/copy/feed/"
-	grep -q 'user/0000000000000092.json' <<<"$output"
-	diff -r --no-dereference "$MNT/feed" "$WORK/copy/feed"
-}
-
-@test "find -type f | xargs cat, du, ls -lR over the whole mount" {
-	fill 10
-	within 30 find "$MNT" -type f -print0 | within 30 xargs -0 cat >/dev/null
-	run -0 within 30 du -s "$MNT"
-	within 30 ls -lR "$MNT" >"$WORK/ls"
-	grep -q 'tail -> .tail' "$WORK/ls"
-}
-
 @test "an event file can be mapped, and read in any piece" {
 	fill 10
 	python3 - "$MNT/feed/user/1.json" <<-'END'

@@ -78,6 +78,12 @@ timed() {
 	done
 }
 
+@test "cat *.json is over the shell's limit, which find and xargs know" {
+	run -126 cat "$DIRECTORY"/*.json
+	[[ "$output" == *"Argument list too long"* ]]
+	find "$DIRECTORY" -name '00000000009999*.json' -print0 | xargs -0 cat | wc -l | grep -qx 100
+}
+
 # With every tenth more the listing took as many calls more as with the first.
 @test "ls -f asks the kernel linearly often (strace)" {
 	echo "# getdents64 calls of ls -f with each 100,000 events more: $(xargs <"$WORK/calls")" >&3
