@@ -177,6 +177,9 @@ changefs_teardown() {
 	for child in "${CHILDREN[@]}"; do
 		kill -CONT "$child" 2>/dev/null || true
 		kill -KILL "$child" 2>/dev/null || true
+	done
+	# Only now: one may wait for a descriptor's place that another one holds.
+	for child in "${CHILDREN[@]}"; do
 		wait "$child" 2>/dev/null || true
 	done
 	if [ -n "$DAEMON" ]; then

@@ -36,6 +36,8 @@ in_seconds='%TY-%Tm-%Td %TH:%TM'
 		run -0 within 60 rsync "$options" --delete "$MNT/" "$WORK/copy/"
 		[ -z "$output" ]
 	done
+	run -2 within 60 diff -r "$MNT/feed" "$WORK/copy/feed"
+	[[ "$output" == *"copy/feed/tail: No such file"* ]]
 	put user:new 1
 	run -0 within 60 rsync -ai "$MNT/feed/" "$WORK/copy/feed/"
 	[ "$(grep -c '^>f+' <<<"$output")" -eq 1 ]
