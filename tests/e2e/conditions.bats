@@ -24,16 +24,6 @@ teardown() {
 	[ ! -d "$WORK/other" ] || end_other_mount
 }
 
-# every_tool COMMAND [MOUNT COPY]: the whole matrix, the command before each tool.
-every_tool() {
-	local tool failed=0
-	for tool in "${!tools[@]}"; do
-		"$1"
-		same_on_both "$tool" "${@:2}" || failed=1
-	done
-	return "$failed"
-}
-
 # ---- caches ----
 
 # Nothing that the mount's files have in them is ever dirty, so no sync is needed.

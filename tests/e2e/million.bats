@@ -12,8 +12,8 @@ setup_file() {
 	config '{"snapshots":"none"}'
 	export WORK DAEMON DIRECTORY=$MNT/feed/user
 	: >"$WORK/calls"
-	for tenth in $(seq 10); do
-		make_events $((MILLION / 10 * (tenth - 1) + 1)) $((MILLION / 10 * tenth)) |
+	for last in $(seq 100000 100000 "$MILLION"); do
+		make_events $((last - 99999)) "$last" |
 			dd of="$MNT/in/events" bs=1M iflag=fullblock status=none
 		count_calls >>"$WORK/calls"
 	done

@@ -224,3 +224,13 @@ same_on_both() {
 	fi
 	rm "$out"
 }
+
+# every_tool COMMAND [MOUNT COPY]: the whole matrix, the command before each tool.
+every_tool() {
+	local tool failed=0
+	for tool in "${!tools[@]}"; do
+		"$1"
+		same_on_both "$tool" "${@:2}" || failed=1
+	done
+	return "$failed"
+}

@@ -88,6 +88,7 @@ same() {
 @test "python mmap" { same; }
 @test "python sendfile, splice, copy_file_range, preadv" { same; }
 
+# shellcheck disable=SC2154 # tools.bash has them
 @test "each tool of the table has its test" {
 	for tool in "${!tools[@]}"; do
 		grep -qxF "@test \"$tool\" { same; }" "$BATS_TEST_FILENAME"
