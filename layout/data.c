@@ -83,8 +83,7 @@ int data_find_document(struct layout *layout, const struct node *parent, const c
 
 	if (data_name_is_scratch(name))
 		return -ENOENT;
-	int rc = name_document_read(store_collection_name(layout->store, parent->collection), name,
-				    &key);
+	int rc = document_name_find(layout, parent->collection, name, &key, error);
 	if (rc < 0)
 		return rc == -EINVAL ? -ENOENT : rc;
 	rc = data_get(layout, parent->collection, buffer_bytes(&key), &document, NULL, error);
@@ -261,16 +260,13 @@ int data_list_documents(struct directory *directory, uint64_t place, struct list
 		rc = go_to(directory, place, error);
 	if (rc <= 0)
 		return rc;
-	do { /* a name that is too long for a file is not listed */
+	do {
 		rc = next_document(directory, &key, &document, error);
 		if (rc <= 0)
 			return rc;
-		rc = is_away(directory, key)
-			     ? -ENAMETOOLONG
-			     : name_document_write(
-				       store_collection_name(store, directory->node.collection),
-				       key, &ret_listed->name);
-	} while (rc == -ENAMETOOLONG);
+	} while (is_away(directory, key));
+	rc = name_document_write(store_collection_name(store, directory->node.collection), key,
+				 &ret_listed->name);
 	ret_listed->place = directory->documents_at;
 	ret_listed->node.number = document.sequence;
 	if (rc == 0) {

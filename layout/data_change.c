@@ -42,7 +42,7 @@ static int find_document(struct layout *layout, struct place *place, struct erro
 	return rc == -ENOENT ? 0 : rc;
 }
 
-/* -EINVAL: no key has this name. */
+/* -EINVAL: no key has this name; -ENOENT: it is cut, and no document has it. */
 static int find_place(struct layout *layout, const struct node *parent, const char *name,
 		      struct place *ret_place, struct error *error)
 {
@@ -52,13 +52,26 @@ static int find_place(struct layout *layout, const struct node *parent, const ch
 	ret_place->scratch = data_name_is_scratch(name);
 	if (ret_place->scratch)
 		return find_scratch(layout, ret_place);
-	int rc = name_document_read(store_collection_name(layout->store, parent->collection), name,
-				    &ret_place->key);
+	int rc = document_name_find(layout, parent->collection, name, &ret_place->key, error);
 	if (rc == 0 && !bytes_are_utf8(buffer_bytes(&ret_place->key)))
 		rc = -EINVAL;
-	if (rc < 0)
+	if (rc == -EINVAL)
 		return error_set(error, rc, "no key has this name: README.md tells the encoding");
-	return find_document(layout, ret_place, error);
+	return rc < 0 ? rc : find_document(layout, ret_place, error);
+}
+
+/* For what need not be there. -EPERM: the name is cut, so that it does not tell the key (mv takes
+ * EINVAL for something else). */
+static int find_target(struct layout *layout, const struct node *parent, const char *name,
+		       struct place *ret_place, struct error *error)
+{
+	int rc = find_place(layout, parent, name, ret_place, error);
+
+	if (rc == -ENOENT)
+		return error_set(error, -EPERM,
+				 "a name with a hash does not tell the key of a new document: "
+				 "write it to in/events");
+	return rc;
 }
 
 /* ---- making ---- */
@@ -93,7 +106,7 @@ static int data_create(struct layout *layout, const struct node *parent, const c
 {
 	_cleanup_(place_free) struct place place = {0};
 
-	int rc = find_place(layout, parent, name, &place, error);
+	int rc = find_target(layout, parent, name, &place, error);
 	if (rc == 0 && place.there && exclusive)
 		rc = -EEXIST;
 	if (rc == 0 && !place.there)
@@ -330,8 +343,8 @@ static int data_rename(struct layout *layout, const struct node *parent, const c
 
 	int rc = find_place(layout, parent, name, &from, error);
 	if (rc == 0)
-		rc = find_place(layout, new_parent, new_name, &to, error);
-	if (rc < 0)
+		rc = find_target(layout, new_parent, new_name, &to, error);
+	if (rc != 0)
 		return rc;
 	if (!from.there)
 		return -ENOENT;
@@ -356,11 +369,12 @@ static int data_mkdir(struct layout *layout, const struct node *parent, const ch
 {
 	_cleanup_(buffer_free) struct buffer collection = {0};
 
-	int rc = name_collection_read(name, &collection);
-	if (rc < 0)
-		return error_set(error, rc,
+	int rc = collection_name_find(layout, name, &collection);
+	if (rc == -EINVAL || rc == -ENOENT)
+		return error_set(error, -EINVAL,
 				 "no collection has this name: README.md tells the encoding");
-	rc = store_collection_create(layout->store, buffer_bytes(&collection), error);
+	if (rc == 0)
+		rc = store_collection_create(layout->store, buffer_bytes(&collection), error);
 	return rc < 0 ? rc : layout_lookup_node(layout, parent, name, ret_node, error);
 }
 

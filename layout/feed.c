@@ -24,29 +24,28 @@ int feed_find_collection(struct layout *layout, const struct node *parent, const
 {
 	_cleanup_(buffer_free) struct buffer collection = {0};
 
-	int rc = name_collection_read(name, &collection);
+	int rc = collection_name_find(layout, name, &collection);
 	if (rc < 0)
 		return rc == -EINVAL ? -ENOENT : rc;
 	rc = store_collection_find(layout->store, buffer_bytes(&collection), &ret_node->collection);
 	return rc == 0 && is_gone(layout->store, ret_node->collection) ? -ENOENT : rc;
 }
 
-/* A name that is too long for a file is not listed. */
 int feed_list_collections(struct directory *directory, uint64_t place, struct listed *ret_listed,
 			  struct error *error)
 {
 	struct store *store = directory->layout->store;
-	int rc = -ENAMETOOLONG;
+	uint32_t id;
 
-	while (rc == -ENAMETOOLONG && place < directory->collections) {
-		uint32_t id = (uint32_t)++place;
-		if (is_gone(store, id))
-			continue;
-		ret_listed->place = place;
-		ret_listed->node.collection = id;
-		rc = name_collection_write(store_collection_name(store, id), &ret_listed->name);
-	}
-	return rc == -ENAMETOOLONG ? 0 : rc < 0 ? rc : 1;
+	do {
+		if (place >= directory->collections)
+			return 0;
+		id = (uint32_t)++place;
+	} while (is_gone(store, id));
+	ret_listed->place = place;
+	ret_listed->node.collection = id;
+	int rc = name_collection_write(store_collection_name(store, id), &ret_listed->name);
+	return rc < 0 ? rc : 1;
 }
 
 /* ---- events ---- */

@@ -2,12 +2,14 @@
 #include "layout/names.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
+#include <openssl/evp.h>
 
 #define SUFFIX	  ".json"
 #define EMPTY	  "%."
 #define WHOLE_KEY "%_"
+
+#define HASH_BYTES 16
+#define CUT_BYTES  (1 + 2 * HASH_BYTES) /* ~HASH */
 
 /* ---- sequences ---- */
 
@@ -66,11 +68,14 @@ static bool needs_percent(char c)
 	return byte < 0x20 || byte == 0x7f || c == '/' || c == '%';
 }
 
+/* Stops when it is longer than any name: such a text is cut, so that its end is not asked for. */
 static int text_write(struct bytes text, struct buffer *name)
 {
+	size_t start = name->n;
+
 	if (text.n == 0)
 		return buffer_add_bytes(name, BYTES(EMPTY));
-	for (size_t i = 0; i < text.n;) {
+	for (size_t i = 0; i < text.n && name->n - start <= NAME_BYTES_MAX;) {
 		struct bytes left = {text.p + i, text.n - i};
 		size_t n = utf8_length(left);
 		bool percent = n == 0 || needs_percent(left.p[0]) || (i == 0 && left.p[0] == '.');
@@ -115,11 +120,6 @@ static bool ends_in(struct bytes name, struct bytes end)
 	return name.n >= end.n && memcmp(name.p + name.n - end.n, end.p, end.n) == 0;
 }
 
-static bool starts_with(struct bytes name, struct bytes start)
-{
-	return name.n >= start.n && memcmp(name.p, start.p, start.n) == 0;
-}
-
 /* What a buffer holds from `start` on. */
 static struct bytes bytes_from(const struct buffer *b, size_t start)
 {
@@ -128,61 +128,63 @@ static struct bytes bytes_from(const struct buffer *b, size_t start)
 	return (struct bytes){all.p + start, all.n - start};
 }
 
-/* ---- the two kinds of names, without their limit ---- */
+/* ---- the end of a name ---- */
 
-static int collection_encode(struct bytes collection, struct buffer *name)
+static bool ends_in_hash(struct bytes text)
 {
-	size_t start = name->n;
-	int rc = text_write(collection, name);
-	if (rc < 0)
-		return rc;
-	struct bytes text = bytes_from(name, start);
-	if (!bytes_equal(text, BYTES("tail")) && !ends_in(text, BYTES(".json")) &&
-	    !ends_in(text, BYTES(".ndjson")))
-		return 0;
-	char last = name->p[--name->n];
-	return add_percent(name, last);
-}
-
-/* The part of the key behind "COLLECTION:", or an absent slice. */
-static struct bytes key_rest(struct bytes collection, struct bytes key)
-{
-	if (key.n <= collection.n || !starts_with(key, collection) || key.p[collection.n] != ':')
-		return (struct bytes){NULL, 0};
-	return (struct bytes){key.p + collection.n + 1, key.n - collection.n - 1};
-}
-
-static int document_encode(struct bytes collection, struct bytes key, struct buffer *name)
-{
-	struct bytes rest = key_rest(collection, key);
-	int rc = rest.p ? 0 : buffer_add_bytes(name, BYTES(WHOLE_KEY));
-
-	if (rc == 0)
-		rc = text_write(rest.p ? rest : key, name);
-	return rc < 0 ? rc : buffer_add_bytes(name, BYTES(SUFFIX));
-}
-
-static int document_decode(struct bytes collection, struct bytes name, struct buffer *key)
-{
-	if (!ends_in(name, BYTES(SUFFIX)))
-		return -EINVAL;
-	name.n -= strlen(SUFFIX);
-	if (starts_with(name, BYTES(WHOLE_KEY))) {
-		name.p += strlen(WHOLE_KEY);
-		name.n -= strlen(WHOLE_KEY);
-	} else if (buffer_add_bytes(key, collection) < 0 || buffer_add(key, ":", 1) < 0) {
-		return -ENOMEM;
+	if (text.n < CUT_BYTES || text.p[text.n - CUT_BYTES] != '~')
+		return false;
+	for (size_t i = text.n - CUT_BYTES + 1; i < text.n; i++) {
+		char c = text.p[i];
+		if ((c < '0' || c > '9') && (c < 'a' || c > 'f'))
+			return false;
 	}
-	return text_read(name, key);
+	return true;
 }
 
-/* ---- names ---- */
-
-/* Ends a write: the limit and the NUL, or the buffer as it was. */
-static int finish_write(struct buffer *name, size_t start, int rc)
+/* The longest beginning of an encoded text that has at most `n` bytes and ends with a character. */
+static size_t whole_characters(const char *text, size_t n)
 {
-	if (rc == 0 && name->n - start > NAME_BYTES_MAX)
-		rc = -ENAMETOOLONG;
+	while (((unsigned char)text[n] & 0xc0) == 0x80)
+		n--;
+	if (text[n - 1] == '%')
+		return n - 1;
+	return text[n - 2] == '%' ? n - 2 : n;
+}
+
+/* Makes PREFIX~HASH of a text that is longer than `max`; `whole` is what it encodes. */
+static int cut(struct buffer *name, size_t start, size_t max, struct bytes whole)
+{
+	static const char hex[] = "0123456789abcdef";
+	unsigned char hash[EVP_MAX_MD_SIZE];
+	char end[CUT_BYTES] = {'~'};
+
+	if (!EVP_Digest(whole.p, whole.n, hash, NULL, EVP_sha256(), NULL))
+		return -ENOMEM;
+	for (size_t i = 0; i < HASH_BYTES; i++) {
+		end[1 + 2 * i] = hex[hash[i] >> 4];
+		end[2 + 2 * i] = hex[hash[i] & 15];
+	}
+	name->n = start + whole_characters(name->p + start, max - CUT_BYTES);
+	return buffer_add(name, end, CUT_BYTES);
+}
+
+/* Ends the text that begins at `start`: what looks like something else gets another last byte, and
+ * what is too long is cut; then the suffix and a NUL. On an error the buffer is as before. */
+static int finish_write(struct buffer *name, size_t start, bool reserved, struct bytes whole,
+			struct bytes suffix)
+{
+	size_t max = NAME_BYTES_MAX - suffix.n;
+	int rc = 0;
+
+	if (reserved || ends_in_hash(bytes_from(name, start))) {
+		char last = name->p[--name->n];
+		rc = add_percent(name, last);
+	}
+	if (rc == 0 && name->n - start > max)
+		rc = cut(name, start, max, whole);
+	if (rc == 0)
+		rc = buffer_add_bytes(name, suffix);
 	if (rc == 0)
 		rc = buffer_reserve(name, 1);
 	if (rc < 0)
@@ -203,18 +205,30 @@ static int finish_read(struct buffer *text, size_t start, int rc, struct bytes n
 	return rc;
 }
 
+/* Takes ~HASH off a text that may have been cut to `max` bytes: at most the rest of a character is
+ * missing. */
+static bool take_off_hash(struct bytes *text, size_t max)
+{
+	if (text->n > max || text->n + 3 < max || !ends_in_hash(*text))
+		return false;
+	text->n -= CUT_BYTES;
+	return true;
+}
+
+/* ---- collections ---- */
+
 int name_collection_write(struct bytes collection, struct buffer *ret_name)
 {
 	size_t start = ret_name->n;
-
-	return finish_write(ret_name, start, collection_encode(collection, ret_name));
-}
-
-int name_document_write(struct bytes collection, struct bytes key, struct buffer *ret_name)
-{
-	size_t start = ret_name->n;
-
-	return finish_write(ret_name, start, document_encode(collection, key, ret_name));
+	int rc = text_write(collection, ret_name);
+	if (rc < 0) {
+		ret_name->n = start;
+		return rc;
+	}
+	struct bytes text = bytes_from(ret_name, start);
+	bool reserved = bytes_equal(text, BYTES("tail")) || ends_in(text, BYTES(".json")) ||
+			ends_in(text, BYTES(".ndjson"));
+	return finish_write(ret_name, start, reserved, collection, BYTES(""));
 }
 
 int name_collection_read(const char *name, struct buffer *ret_collection)
@@ -228,15 +242,85 @@ int name_collection_read(const char *name, struct buffer *ret_collection)
 	return finish_read(ret_collection, start, rc, bytes_of(name), &canonical);
 }
 
+int name_collection_read_cut(const char *name, struct buffer *ret_start)
+{
+	struct bytes text = bytes_of(name);
+	size_t start = ret_start->n;
+	int rc = take_off_hash(&text, NAME_BYTES_MAX) ? text_read(text, ret_start) : -EINVAL;
+
+	if (rc < 0)
+		ret_start->n = start;
+	return rc;
+}
+
+/* ---- documents ---- */
+
+/* The part of the key behind "COLLECTION:", or an absent slice. */
+static struct bytes key_rest(struct bytes collection, struct bytes key)
+{
+	if (key.n <= collection.n || !bytes_start_with(key, collection) ||
+	    key.p[collection.n] != ':')
+		return (struct bytes){NULL, 0};
+	return (struct bytes){key.p + collection.n + 1, key.n - collection.n - 1};
+}
+
+int name_document_write(struct bytes collection, struct bytes key, struct buffer *ret_name)
+{
+	struct bytes rest = key_rest(collection, key);
+	size_t start = ret_name->n;
+	int rc = rest.p ? 0 : buffer_add_bytes(ret_name, BYTES(WHOLE_KEY));
+
+	if (rc == 0)
+		rc = text_write(rest.p ? rest : key, ret_name);
+	if (rc < 0) {
+		ret_name->n = start;
+		return rc;
+	}
+	return finish_write(ret_name, start, false, key, BYTES(SUFFIX));
+}
+
+static int document_decode(struct bytes collection, struct bytes text, struct buffer *key)
+{
+	if (bytes_start_with(text, BYTES(WHOLE_KEY))) {
+		text.p += strlen(WHOLE_KEY);
+		text.n -= strlen(WHOLE_KEY);
+	} else if (buffer_add_bytes(key, collection) < 0 || buffer_add(key, ":", 1) < 0) {
+		return -ENOMEM;
+	}
+	return text_read(text, key);
+}
+
+static bool take_off_suffix(struct bytes *name)
+{
+	if (!ends_in(*name, BYTES(SUFFIX)))
+		return false;
+	name->n -= strlen(SUFFIX);
+	return true;
+}
+
 int name_document_read(struct bytes collection, const char *name, struct buffer *ret_key)
 {
 	_cleanup_(buffer_free) struct buffer canonical = {0};
+	struct bytes text = bytes_of(name);
 	size_t start = ret_key->n;
-	int rc = document_decode(collection, bytes_of(name), ret_key);
+	int rc = take_off_suffix(&text) ? document_decode(collection, text, ret_key) : -EINVAL;
 
 	if (rc == 0)
 		rc = name_document_write(collection, bytes_from(ret_key, start), &canonical);
 	return finish_read(ret_key, start, rc, bytes_of(name), &canonical);
+}
+
+int name_document_read_cut(struct bytes collection, const char *name, struct buffer *ret_start)
+{
+	struct bytes text = bytes_of(name);
+	size_t start = ret_start->n;
+	int rc = -EINVAL;
+
+	if (take_off_suffix(&text) && take_off_hash(&text, NAME_BYTES_MAX - strlen(SUFFIX)))
+		rc = document_decode(collection, text, ret_start);
+	if (rc < 0)
+		ret_start->n = start;
+	return rc;
 }
 
 /* ---- tables ---- */

@@ -238,6 +238,15 @@ int feed_stat_numbered(struct layout *layout, const struct node *node,
 int feed_stat_stream(struct layout *layout, const struct node *node, const struct content *content,
 		     struct stat *st, struct error *error);
 
+/* name_find.c: what a name stands for, cut ones included. -EINVAL: no encoding gives the name;
+ * -ENOENT: it is cut (see names.h), and nothing has it. A name that is not cut is read without a
+ * look into the store. On an error the buffer is as before. */
+/* Appends the name of the collection, whether it is there or not. */
+int collection_name_find(struct layout *layout, const char *name, struct buffer *ret_collection);
+/* Appends the key of a file name in data/COLLECTION. */
+int document_name_find(struct layout *layout, uint32_t collection, const char *name,
+		       struct buffer *ret_key, struct error *error);
+
 /* data.c */
 extern const struct file_operations file_of_document, file_of_scratch;
 extern const struct directory_operations directory_of_collections, directory_of_documents;

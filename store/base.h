@@ -27,6 +27,11 @@ static inline bool bytes_equal(struct bytes a, struct bytes b)
 	return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);
 }
 
+static inline bool bytes_start_with(struct bytes s, struct bytes start)
+{
+	return s.n >= start.n && (start.n == 0 || memcmp(s.p, start.p, start.n) == 0);
+}
+
 /* A growing byte buffer; all zero is a valid empty one. The owner frees it with buffer_free(). */
 struct buffer {
 	char *p;

@@ -8,24 +8,33 @@
 
 static struct buffer name, back;
 
+/* What a name reads back as: the text, or of a cut name the text's beginning. */
+static void must_lead_back(int rc, int rc_cut, struct bytes text)
+{
+	MUST(name.n <= NAME_BYTES_MAX && strlen(name.p) == name.n && name.p[0] != '.');
+	MUST(bytes_are_utf8(buffer_bytes(&name)));
+	if (rc == 0)
+		MUST(bytes_equal(buffer_bytes(&back), text));
+	else
+		MUST(rc == -EINVAL && rc_cut == 0 && bytes_start_with(text, buffer_bytes(&back)));
+}
+
 static void text_to_name(struct bytes collection, struct bytes key)
 {
+	int cut = 0;
+
 	name.n = back.n = 0;
-	int rc = name_collection_write(collection, &name);
-	MUST(rc == 0 || rc == -ENAMETOOLONG);
-	if (rc == 0) {
-		MUST(name.n > 0 && strlen(name.p) == name.n && name.p[0] != '.');
-		MUST(name_collection_read(name.p, &back) == 0);
-		MUST(bytes_equal(buffer_bytes(&back), collection));
-	}
+	MUST(name_collection_write(collection, &name) == 0);
+	int rc = name_collection_read(name.p, &back);
+	if (rc)
+		cut = name_collection_read_cut(name.p, &back);
+	must_lead_back(rc, cut, collection);
 	name.n = back.n = 0;
-	rc = name_document_write(collection, key, &name);
-	MUST(rc == 0 || rc == -ENAMETOOLONG);
-	if (rc == 0) {
-		MUST(strlen(name.p) == name.n && name.p[0] != '.');
-		MUST(name_document_read(collection, name.p, &back) == 0);
-		MUST(bytes_equal(buffer_bytes(&back), key));
-	}
+	MUST(name_document_write(collection, key, &name) == 0);
+	rc = name_document_read(collection, name.p, &back);
+	if (rc)
+		cut = name_document_read_cut(collection, name.p, &back);
+	must_lead_back(rc, cut, key);
 }
 
 static void name_to_text(struct bytes collection, const char *text)
