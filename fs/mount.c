@@ -127,6 +127,7 @@ static int open_layout(struct mount *mount)
 		.gid = fs->options->gid,
 		.umask = fs->options->umask,
 		.read_only = fs->options->read_only,
+		.no_streams = fs->options->no_streams,
 		.version = CHANGEFS_VERSION,
 		.store_path = mount->store_path,
 		.host = {.context = fs, .errors = render_errors, .readers = count_readers},

@@ -32,6 +32,8 @@ static const char help[] =
 	"Mount options:\n"
 	"  ro                 refuse every change\n"
 	"  sync               every write returns only when it would survive a power cut\n"
+	"  nostreams          leave the links named 'tail' out of listings, for tools\n"
+	"                     that follow links as they walk; they still open by name\n"
 	"  uid=N, gid=N       who owns the files (default: who mounts)\n"
 	"  umask=OCTAL        the permissions to leave out (default: the caller's umask)\n"
 	"  allow_other        let other users in, as far as the permissions allow\n"
@@ -144,6 +146,8 @@ static int parse_mount_option(struct options *options, const char *option)
 		options->sync = true;
 	else if (strcmp(option, "async") == 0)
 		options->sync = false;
+	else if (strcmp(option, "nostreams") == 0)
+		options->no_streams = true;
 	else if (strcmp(option, "allow_other") == 0)
 		options->allow_other = true;
 	else if (strcmp(option, "allow_root") == 0)

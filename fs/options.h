@@ -13,7 +13,8 @@ struct options {
 	const char *mountpoint; /* as given */
 	bool foreground;
 	bool read_only;
-	bool sync; /* every write is one with O_SYNC */
+	bool sync;	 /* every write is one with O_SYNC */
+	bool no_streams; /* listings leave the links to endless files out */
 	bool allow_other;
 	bool allow_root;
 	uid_t uid;

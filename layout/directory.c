@@ -79,6 +79,15 @@ static void dot_entry(struct directory *d, uint64_t cookie, struct directory_ent
 		*ret_node = (struct node){0};
 }
 
+static bool is_listed(const struct directory *d, enum row_id row)
+{
+	const struct node_row *r = &node_rows[row];
+
+	if (!row || r->parent != row_of(&d->node) || r->unlisted)
+		return false;
+	return !(d->layout->options.no_streams && (r->flags & NODE_LINK));
+}
+
 /* The entry behind `place` of one row. 1, 0 when the row has no more. */
 static int next_in_row(struct directory *d, const struct node_row *row, uint64_t place,
 		       struct listed *ret_listed, struct error *error)
@@ -157,9 +166,8 @@ int layout_directory_next(struct directory *directory, uint64_t cookie,
 	if (row == 0)
 		place = 0;
 	for (; row < ROWS && rc == 0; row += rc == 0, place = 0) {
-		const struct node_row *r = &node_rows[row];
-		if (r->parent == row_of(&directory->node) && row && !r->unlisted)
-			rc = next_in_row(directory, r, place, &listed, error);
+		if (is_listed(directory, (enum row_id)row))
+			rc = next_in_row(directory, &node_rows[row], place, &listed, error);
 		if (rc > 0)
 			break;
 	}

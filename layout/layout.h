@@ -27,6 +27,7 @@ struct layout_options {
 	gid_t gid;
 	mode_t umask;
 	bool read_only;
+	bool no_streams;     /* listings leave the links to endless files out */
 	const char *version; /* of the program, for README.md and stats.json */
 	const char *store_path;
 	struct layout_host host;
