@@ -112,8 +112,9 @@ static int parse_valued(struct options *options, const char *option)
 	unsigned long long value;
 	const char *text = strchr(option, '=');
 
-	if (!text++)
+	if (!text)
 		return 0;
+	text++;
 	if (option_matches(option, "umask=")) {
 		if (!parse_number(text, 8, 0777, &value))
 			return usage("umask is an octal number up to 777, not '%s'", text);

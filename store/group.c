@@ -277,10 +277,12 @@ static void group_revert(struct store *store, const struct mark *mark)
 static int add_records(struct store *store, const struct store_batch *batch, size_t from, size_t to)
 {
 	struct db_batch *out = store->commit.db_batch;
-	const char *p = batch->records.p + from, *end = batch->records.p + to;
 	int rc = 0;
 
-	while (from < to && p < end && rc == 0) {
+	if (from == to) /* there may be no buffer */
+		return 0;
+	const char *p = batch->records.p + from, *end = batch->records.p + to;
+	while (p < end && rc == 0) {
 		const char *type = *p == 'o' ? p + 1 : NULL;
 		struct bytes text = bytes_of(type ? type + strlen(type) + 1 : p + 1);
 		p = text.p + text.n + 1;
