@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <sys/statvfs.h>
 
-#include "store/group.h"
+#include "store/commit_group.h"
 
 #define GROUP_BYTES ((size_t)32 << 20)
 #define ROOM_MARGIN ((uint64_t)16 << 20)

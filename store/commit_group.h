@@ -19,7 +19,7 @@ struct waiter {
  * that cannot be taken fails alone. Only the leader calls this. */
 void group_commit(struct store *store, struct waiter *list);
 
-/* ---- group_event.c ---- */
+/* ---- commit_event.c ---- */
 
 /* An event as it goes into the log: its slices, resolved. */
 struct resolved {

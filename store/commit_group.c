@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "store/group.h"
+#include "store/commit_group.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 /* One event of a group: which document it needs, what it becomes, and its line. */
 #include <errno.h>
 
-#include "store/group.h"
+#include "store/commit_group.h"
 
 /* ---- which documents are needed ---- */
 
