@@ -15,7 +15,7 @@ setup() {
 
 # equals_mount COPY: all of it, names, kinds and bytes, and there was something.
 equals_mount() {
-	diff -r --no-dereference "$MNT" "$1"
+	within 60 diff -r --no-dereference "$MNT" "$1"
 	cmp <(cd "$MNT" && find . | sort) <(cd "$1" && find . | sort)
 	[ "$(find "$1/feed" -name '*.json' | wc -l)" -eq 241 ]
 	[ "$(find "$1/dlq" -name '*.json' | wc -l)" -eq 2 ]
@@ -42,7 +42,7 @@ in_seconds='%TY-%Tm-%Td %TH:%TM'
 	run -0 within 60 rsync -ai "$MNT/feed/" "$WORK/copy/feed/"
 	[ "$(grep -c '^>f+' <<<"$output")" -eq 1 ]
 	[ "$(grep -c '^>f\.s.*log.ndjson' <<<"$output")" -eq 2 ]
-	diff -r --no-dereference "$MNT/feed" "$WORK/copy/feed"
+	within 60 diff -r --no-dereference "$MNT/feed" "$WORK/copy/feed"
 }
 
 @test "cp -r and cp -a of the whole mount: all is there, and -a keeps the times" {
