@@ -99,7 +99,7 @@ stop_writers() {
 	stop_writers
 }
 
-# is_part_of_log DIRECTORY: a copy of the mount at some time. Every file of it is what the mount still shows,
+# is_part_of_mount DIRECTORY: a copy of the mount at some time. Every file of it is what the mount still shows,
 # and the logs are what they were then, up to a line's end.
 is_part_of_mount() {
 	local log
