@@ -232,15 +232,17 @@ static int go_to(struct directory *d, uint64_t place, struct error *error)
 	return 1;
 }
 
-/* True if the document has left data/ since the listing was frozen, or before. */
-static bool is_away(struct directory *d, struct bytes key)
+/* True if the document has left data/ since the listing was frozen, or before: not if it was
+ * written in another way after it had left. */
+static bool is_away(struct directory *d, struct bytes key, uint64_t sequence)
 {
 	struct drafts *drafts = &d->layout->drafts;
 
 	pthread_mutex_lock(&drafts->lock);
-	bool away = drafts->departures && drafts_departure(drafts, d->node.collection, key);
+	const struct departure *away = drafts_departure(drafts, d->node.collection, key);
+	bool is = away && away->sequence >= sequence;
 	pthread_mutex_unlock(&drafts->lock);
-	return away;
+	return is;
 }
 
 int data_list_documents(struct directory *directory, uint64_t place, struct listed *ret_listed,
@@ -264,7 +266,7 @@ int data_list_documents(struct directory *directory, uint64_t place, struct list
 		rc = next_document(directory, &key, &document, error);
 		if (rc <= 0)
 			return rc;
-	} while (is_away(directory, key));
+	} while (is_away(directory, key, document.sequence));
 	rc = name_document_write(store_collection_name(store, directory->node.collection), key,
 				 &ret_listed->name);
 	ret_listed->place = directory->documents_at;

@@ -224,7 +224,7 @@ static int record_scratch(struct layout *layout, struct place *from, struct plac
 {
 	struct drafts *drafts = &layout->drafts;
 	struct buffer text = {0};
-	int64_t timestamp_ms = clock_wall_ms();
+	int64_t timestamp_ms = 0;
 	int rc = -ENOENT;
 
 	pthread_mutex_lock(&drafts->lock);
@@ -232,9 +232,8 @@ static int record_scratch(struct layout *layout, struct place *from, struct plac
 	if (draft) {
 		draft_ref(draft);
 		rc = buffer_add_bytes(&text, buffer_bytes(&draft->bytes));
-		if (draft->time_set)
-			timestamp_ms =
-				(int64_t)draft->time.tv_sec * 1000 + draft->time.tv_nsec / 1000000;
+		draft->dirty = false; /* what is written from here on is not in this text */
+		timestamp_ms = draft_event_ms(draft);
 	}
 	pthread_mutex_unlock(&drafts->lock);
 	if (rc == 0)
@@ -247,7 +246,6 @@ static int record_scratch(struct layout *layout, struct place *from, struct plac
 	if (rc == 0 && draft->name) {
 		drafts_move_writers(drafts, to->collection, buffer_bytes(&to->key), 0, no_key);
 		draft->collection = to->collection;
-		draft->dirty = false;
 		draft->recorded = true;
 		rc = draft_set_key(draft, buffer_bytes(&to->key));
 		draft_drop_name(draft);
@@ -378,6 +376,32 @@ static int data_mkdir(struct layout *layout, const struct node *parent, const ch
 	return rc < 0 ? rc : layout_lookup_node(layout, parent, name, ret_node, error);
 }
 
+static bool is_leaving(struct drafts *drafts, uint32_t collection)
+{
+	struct departure *d = drafts->departures;
+
+	while (d && (d->collection != collection || !d->leaving))
+		d = d->next;
+	return d;
+}
+
+/* What has left the collection, and no file of it is there any more, will not come back. */
+static void settle_collection(struct layout *layout, uint32_t collection)
+{
+	struct drafts *drafts = &layout->drafts;
+
+	pthread_mutex_lock(&drafts->lock);
+	for (struct departure *d = drafts->departures; d; d = d->next)
+		if (d->collection == collection)
+			d->due_ms = 0;
+	pthread_mutex_unlock(&drafts->lock);
+	layout_settle(layout, false);
+	pthread_mutex_lock(&drafts->lock);
+	while (is_leaving(drafts, collection))
+		pthread_cond_wait(&drafts->left, &drafts->lock);
+	pthread_mutex_unlock(&drafts->lock);
+}
+
 static int data_rmdir(struct layout *layout, const struct node *parent, const char *name,
 		      struct error *error)
 {
@@ -392,6 +416,7 @@ static int data_rmdir(struct layout *layout, const struct node *parent, const ch
 	pthread_mutex_unlock(&drafts->lock);
 	if (used)
 		return error_set(error, -ENOTEMPTY, "there are files that are no documents");
+	settle_collection(layout, node.collection);
 	return store_collection_remove(layout->store, node.collection, error);
 }
 
@@ -422,10 +447,15 @@ static struct departure *next_due(struct drafts *drafts, int64_t now, bool all, 
 	*ret_due = -1;
 	for (struct departure *d = drafts->departures; d; d = d->next) {
 		int64_t due = d->due_ms;
-		if (drafts_count_writers(drafts, d->collection, buffer_bytes(&d->key)) && !all)
-			due = now + DEPARTURE_DELAY_MS; /* its name is being written */
-		if (all || due <= now)
+		if (d->leaving) /* somebody records it right now */
+			continue;
+		if (all)
 			return d;
+		if (due <= now) {
+			if (!drafts_count_writers(drafts, d->collection, buffer_bytes(&d->key)))
+				return d;
+			due = now + DEPARTURE_DELAY_MS; /* its name is being written */
+		}
 		if (*ret_due < 0 || due < *ret_due)
 			*ret_due = due;
 	}

@@ -85,10 +85,7 @@ struct version {
 static int take_version(struct draft *draft, struct version *ret_version)
 {
 	ret_version->collection = draft->collection;
-	ret_version->timestamp_ms = clock_wall_ms();
-	if (draft->time_set)
-		ret_version->timestamp_ms =
-			(int64_t)draft->time.tv_sec * 1000 + draft->time.tv_nsec / 1000000;
+	ret_version->timestamp_ms = draft_event_ms(draft);
 	draft->dirty = false;
 	return buffer_add_bytes(&ret_version->key, buffer_bytes(&draft->key)) < 0 ||
 			       buffer_add_bytes(&ret_version->text, buffer_bytes(&draft->bytes)) < 0
@@ -305,10 +302,10 @@ static int end_writing(struct document_file *f, struct error *error)
 {
 	struct layout *layout = f->file.layout;
 	struct draft *draft = f->draft;
-	struct bytes key = buffer_bytes(&draft->key);
 	bool is_new, failed;
 
 	pthread_mutex_lock(&layout->drafts.lock);
+	struct bytes key = buffer_bytes(&draft->key);
 	failed = draft->is_document && draft->written && !draft->recorded;
 	is_new = drafts_has_new(&layout->drafts, draft->collection, key);
 	if (failed && draft->references == 2 && /* the content's, and ours */

@@ -7,6 +7,9 @@
 
 #include "layout/formats/json.h"
 
+/* As in/events takes it. */
+#define TIMESTAMP_MAX_MS ((int64_t)STORE_SEQUENCE_MAX)
+
 /* Up to here a text's beginning is checked at each write, beyond that when it has doubled. */
 #define CHECK_ALWAYS ((size_t)64 << 10)
 
@@ -293,6 +296,17 @@ int draft_resize(struct draft *draft, uint64_t size, uint64_t limit, struct erro
 	if (size == 0)
 		draft->refused = false;
 	return 0;
+}
+
+int64_t draft_event_ms(const struct draft *draft)
+{
+	if (!draft->time_set)
+		return clock_wall_ms();
+	if (draft->time.tv_sec < 0)
+		return 0;
+	if (draft->time.tv_sec >= TIMESTAMP_MAX_MS / 1000)
+		return TIMESTAMP_MAX_MS;
+	return (int64_t)draft->time.tv_sec * 1000 + draft->time.tv_nsec / 1000000;
 }
 
 /* ---- departures ---- */

@@ -116,6 +116,9 @@ int draft_write(struct draft *draft, struct bytes text, uint64_t at, uint64_t li
 		struct error *error);
 int draft_resize(struct draft *draft, uint64_t size, uint64_t limit, struct error *error);
 
+/* The time of the event that records it: the one that was set, in an event's bounds, else now. */
+int64_t draft_event_ms(const struct draft *draft);
+
 /* NULL if the document is not away. */
 struct departure *drafts_departure(struct drafts *drafts, uint32_t collection, struct bytes key);
 int drafts_depart(struct drafts *drafts, uint32_t collection, struct bytes key, uint64_t sequence);

@@ -1,0 +1,55 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# data/: what once went wrong when documents were written in unusual ways.
+bats_require_minimum_version 1.5.0
+load helpers
+
+setup() {
+	changefs_setup
+	start_daemon
+	DATA=$MNT/data/user
+	mkdir "$DATA"
+	printf '[1]\n' >"$DATA/alice.json"
+}
+
+@test "ls: a document that was moved away and came back through in/events is listed" {
+	mv "$DATA/alice.json" "$DATA/.alice"
+	[ "$(names "$DATA")" = ".alice" ]
+	put user:alice '[2]'
+	[ "$(names "$DATA")" = ".alice alice.json" ]
+	same_bytes "$DATA/alice.json" '[2]'
+}
+
+@test "rm -r: a collection whose document was moved away a moment ago goes, and its DELETE is in the log" {
+	mv "$DATA/alice.json" "$DATA/alice.json~"
+	rm -r "$DATA"
+	[ ! -e "$DATA" ]
+	log_has 2
+	tail -n 1 "$MNT/feed/log.ndjson" |
+		jq -e '.type == "DELETE" and .key == "user:alice" and .before_snapshot == "[1]\n"' >/dev/null
+}
+
+@test "touch -d, mv: a file's time becomes one that in/events takes too" {
+	local time
+	for time in -1000 4611686018427387904 9223372036854775807 9007199254741; do
+		printf '"%s"' "$time" >"$DATA/.new"
+		touch -d "@$time" "$DATA/.new"
+		mv "$DATA/.new" "$DATA/alice.json"
+	done
+	[ "$(tail -n 4 "$MNT/feed/log.ndjson" | jq -c .timestamp_ms | xargs)" = \
+		"0 9007199254740991 9007199254740991 9007199254740991" ]
+	cat "$MNT/feed/log.ndjson" >"$WORK/log"
+	cat "$WORK/log" >"$MNT/in/events"
+	log_has 10
+}
+
+@test "cp -a, tar, mv: directories of documents come in whole, and a collection moves" {
+	mkdir -p "$WORK/from/car"
+	printf '[1]' >"$WORK/from/car/a.json"
+	chmod "$(stat -c %a "$DATA")" "$WORK/from/car"
+	cp -a "$WORK/from/car" "$MNT/data/"
+	tar cf - -C "$WORK/from" car | tar xpf - -C "$MNT/data" --overwrite
+	mv "$MNT/data/car" "$MNT/data/bus"
+	same_bytes "$MNT/data/bus/a.json" '[1]'
+	[ "$(names "$MNT/data")" = "bus user" ]
+}
