@@ -173,6 +173,19 @@ static int mount_options(const struct mount *mount, struct buffer *ret_text)
 	return r < 0 ? r : buffer_add(ret_text, "", 1);
 }
 
+/* Only now: a daemon that was ending when we started has left by the time the store is ours. */
+static int check_place(const struct mount *mount)
+{
+	int r = mountpoint_clear(mount->mountpoint);
+
+	if (r < 0)
+		return complain(mount->mountpoint, r, NULL);
+	if (mountpoint_device(mount->mountpoint) < 0)
+		return 0;
+	fprintf(stderr, "changefs: %s: a changefs is mounted here already\n", mount->mountpoint);
+	return -EBUSY;
+}
+
 static int open_session(struct mount *mount)
 {
 	struct changefs *fs = &mount->fs;
@@ -274,6 +287,8 @@ static int run(struct mount *mount)
 	r = open_store(mount);
 	if (r == 0)
 		r = open_layout(mount);
+	if (r == 0)
+		r = check_place(mount);
 	if (r == 0)
 		r = open_session(mount);
 	if (r == 0)

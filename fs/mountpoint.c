@@ -21,27 +21,18 @@ static void free_text(char **text)
 	free(*text);
 }
 
-/* The parent resolved, and the name as it is: for what is missing or, a dead mount, cannot be
- * looked at. */
-static int resolve_parent(const char *path, char **ret_path)
+/* The parent resolved, and the name as it is: for what is missing. */
+static int resolve_parent(char *path, char **ret_path)
 {
-	_cleanup_(free_text) char *copy = strdup(path);
 	_cleanup_(free_text) char *parent = NULL;
-	size_t n = copy ? strlen(copy) : 0;
-	char *slash;
-	const char *name;
+	char *slash = strrchr(path, '/');
+	const char *name = slash ? slash + 1 : path;
 
-	if (!copy)
-		return -ENOMEM;
-	while (n > 1 && copy[n - 1] == '/')
-		copy[--n] = '\0';
-	slash = strrchr(copy, '/');
-	name = slash ? slash + 1 : copy;
 	if (*name == '\0' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
 		return -ENOENT;
 	if (slash)
 		*slash = '\0';
-	parent = realpath(!slash ? "." : *copy ? copy : "/", NULL);
+	parent = realpath(!slash ? "." : *path ? path : "/", NULL);
 	if (!parent)
 		return -errno;
 	if (asprintf(ret_path, "%s/%s", strcmp(parent, "/") == 0 ? "" : parent, name) < 0)
@@ -51,12 +42,18 @@ static int resolve_parent(const char *path, char **ret_path)
 
 int path_resolve(const char *path, char **ret_path)
 {
-	*ret_path = realpath(path, NULL);
+	_cleanup_(free_text) char *copy = strdup(path);
+	size_t n = copy ? strlen(copy) : 0;
+
+	if (!copy)
+		return -ENOMEM;
+	/* With a slash at its end a dead mount is looked into, and cannot be resolved. */
+	while (n > 1 && copy[n - 1] == '/')
+		copy[--n] = '\0';
+	*ret_path = realpath(copy, NULL);
 	if (*ret_path)
 		return 0;
-	if (errno != ENOENT && errno != ENOTCONN)
-		return -errno;
-	return resolve_parent(path, ret_path);
+	return errno == ENOENT ? resolve_parent(copy, ret_path) : -errno;
 }
 
 bool path_is_below(const char *path, const char *directory)
@@ -154,9 +151,14 @@ static int unmount(const char *mountpoint)
 int mountpoint_clear(const char *mountpoint)
 {
 	struct statfs st;
+	int r;
 
-	/* Not stat(2): for a second after the daemon's death the kernel still knows the answer. */
-	if (statfs(mountpoint, &st) == 0 || errno != ENOTCONN || mountpoint_device(mountpoint) < 0)
+	/* Not stat(2): for a second after the daemon's death the kernel still knows the answer.
+	 * Aborted is what was asked while it died. */
+	do
+		r = statfs(mountpoint, &st);
+	while (r < 0 && errno == ECONNABORTED);
+	if (r == 0 || errno != ENOTCONN || mountpoint_device(mountpoint) < 0)
 		return 0;
 	return unmount(mountpoint);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# The program: its command line, its life, and its ends, orderly and not.
+# The program: its command line, how it starts, its options, and check.
 bats_require_minimum_version 1.5.0
 load helpers
 
@@ -104,18 +104,6 @@ stop_background() {
 	not_mounted "$WORK/mnt2"
 }
 
-@test "a second daemon on the same store is refused, with the first one's pid and mount point" {
-	start_daemon
-	mkdir "$WORK/mnt2"
-	run -1 within 20 "$CHANGEFS" "$STORE" "$WORK/mnt2" -f
-	[[ "$output" == *"$DAEMON"* ]]
-	[[ "$output" == *"$MNT"* ]]
-	put user:a 1
-	run -1 "$CHANGEFS" check "$STORE"
-	[[ "$output" == *"$DAEMON"* ]]
-	log_has 1
-}
-
 @test "two stores on two places at once" {
 	start_daemon
 	put user:a 1
@@ -129,108 +117,6 @@ stop_background() {
 	pid=$(pgrep -f -- "$WORK/store2 $WORK/mnt2" | head -n 1)
 	wait_until 10 unmount "$WORK/mnt2"
 	wait_until 20 process_gone "$pid"
-}
-
-@test "umount ends the daemon with 0, and everything is there the next time" {
-	start_daemon
-	make_events 1 500 >"$MNT/in/events"
-	cat "$MNT/feed/log.ndjson" >"$WORK/before"
-	wait_until 10 unmount "$MNT"
-	daemon_exit_code
-	start_daemon
-	cmp "$WORK/before" "$MNT/feed/log.ndjson"
-	put user:501 1
-	[ "$(tail -n 1 "$MNT/feed/log.ndjson" | jq .sequence)" -eq 501 ]
-}
-
-@test "TERM, INT and HUP each unmount and end with 0, with a reader that waits too" {
-	for signal in TERM INT HUP; do
-		start_daemon
-		put user:a 1
-		start cat "$MNT/feed/tail" >/dev/null 2>&1
-		wait_until 10 readers_wait 1
-		kill -"$signal" "$DAEMON"
-		daemon_exit_code
-		not_mounted "$MNT"
-		wait_until 5 process_gone "$CHILD"
-		[ -z "$(ls -A "$MNT")" ]
-	done
-	start_daemon
-	log_has 3
-}
-
-@test "umount is refused while a reader waits, and succeeds when it has gone" {
-	start_daemon
-	start cat "$MNT/feed/tail" >/dev/null
-	wait_until 10 readers_wait 1
-	run unmount "$MNT"
-	[ "$status" -ne 0 ]
-	is_served "$MNT"
-	kill -INT "$CHILD"
-	wait_until 5 process_gone "$CHILD"
-	stop_daemon
-}
-
-@test "umount -l: the place is free at once, the daemon ends with the last reader" {
-	start_daemon
-	put user:a 1
-	start cat "$MNT/feed/tail" >"$WORK/out"
-	wait_until 10 readers_wait 1
-	unmount -l "$MNT"
-	not_mounted "$MNT"
-	kill -0 "$DAEMON"
-	kill -INT "$CHILD"
-	daemon_exit_code
-	start_daemon
-	log_has 1
-}
-
-@test "umount -f: the daemon leaves, nothing stays mounted, and the next start works" {
-	start_daemon
-	put user:a 1
-	start cat "$MNT/feed/tail" >/dev/null 2>&1
-	wait_until 10 readers_wait 1
-	if [ "$(id -u)" -eq 0 ]; then
-		umount -f "$MNT" || true
-	else
-		# what umount -f does, for the owner of the connection
-		echo 1 >"/sys/fs/fuse/connections/$(stat -c %d "$MNT")/abort"
-	fi
-	wait_until 20 process_gone "$DAEMON"
-	wait "$DAEMON" || true
-	DAEMON=
-	wait_until 10 not_mounted "$MNT"
-	start_daemon
-	log_has 1
-}
-
-@test "kill -9: readers get an error, a start on the same place recovers it" {
-	start_daemon
-	make_events 1 1000 >"$MNT/in/events"
-	start cat "$MNT/feed/tail" >"$WORK/out" 2>/dev/null
-	wait_until 10 readers_wait 1
-	kill_daemon
-	wait_until 5 process_gone "$CHILD"
-	run stat "$MNT/feed"
-	[[ "$output" == *"not connected"* ]]
-	start_daemon
-	log_has 1000
-	cmp "$WORK/out" "$MNT/feed/log.ndjson"
-	put user:x 1
-	numbered_from 1 <"$MNT/feed/log.ndjson"
-	[ "$(awk -v m="$MNT" '$2 == m' /proc/mounts | wc -l)" -eq 1 ]
-}
-
-@test "kill -9 ten times, with writes in between: nothing lost, no sequence twice" {
-	for i in $(seq 10); do
-		start_daemon
-		make_events $((i * 100 - 99)) $((i * 100)) >"$MNT/in/events"
-		kill_daemon
-	done
-	start_daemon
-	log_has 1000
-	numbered_from 1 <"$MNT/feed/log.ndjson"
-	jq -r .key "$MNT/feed/log.ndjson" | cmp - <(seq -f 'user:%.0f' 1 1000)
 }
 
 @test "-o ro: reading works, writing is EROFS in the daemon, the store is unchanged" {
@@ -284,32 +170,6 @@ stop_background() {
 @test "without allow_other another user sees nothing" {
 	start_daemon
 	grep -F " $MNT " /proc/mounts | grep -qv allow_other
-}
-
-@test "options that mount(8) passes along are accepted" {
-	start_daemon -o rw,nosuid,nodev,noexec,noatime,relatime,user=someone,exec,dev,suid,fsname=shop
-	put user:a 1
-	log_has 1
-}
-
-@test "mount -t fuse.changefs, and umount" {
-	if [ "$(id -u)" -eq 0 ]; then
-		# mount(8) looks in the system's own directories only: in a mount namespace, the program is in one
-		# shellcheck disable=SC2016
-		within 20 unshare -m --propagation private bash -euc '
-			mount --bind "$(dirname "$CHANGEFS")" /usr/local/sbin
-			mount -t fuse.changefs "$STORE" "$MNT" -o nofail,umask=022
-			echo "{\"type\":\"PUT\",\"key\":\"user:a\",\"value\":1}" >"$MNT/in/events"
-			wc -l <"$MNT/feed/log.ndjson"
-			umount "$MNT"' >"$WORK/out"
-	else
-		within 20 /sbin/mount.fuse3 "$CHANGEFS#$STORE" "$MNT" -o nofail,umask=022
-		put user:a 1
-		wc -l <"$MNT/feed/log.ndjson" >"$WORK/out"
-		stop_background
-	fi
-	[ "$(cat "$WORK/out")" -eq 1 ]
-	wait_until 10 store_is_clean "$STORE"
 }
 
 @test "README.md of the mount tells what there is" {
@@ -375,13 +235,4 @@ stop_background() {
 	start_daemon
 	echo "# started in $(($(now_ms) - begin)) ms after kill -9" >&3
 	log_has 200000
-}
-
-@test "umount and at once check, or start again: they wait for the daemon's end" {
-	"$CHANGEFS" "$STORE" "$MNT"
-	echo '{"type":"PUT","key":"user:1","value":1}' >"$MNT/in/events"
-	umount "$MNT" && "$CHANGEFS" check "$STORE"
-	"$CHANGEFS" "$STORE" "$MNT"
-	umount "$MNT" && "$CHANGEFS" "$STORE" "$MNT"
-	umount "$MNT" && "$CHANGEFS" check "$STORE"
 }
