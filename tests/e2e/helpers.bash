@@ -203,6 +203,33 @@ changefs_teardown() {
 	return "$failed"
 }
 
+# ---- a system of its own ----
+
+# Runs a script in mount and process namespaces of its own, which end with it: the program is in the
+# system's path, $WORK is /mnt with store, mnt and fstab, and /etc/fstab is that fstab. An ordinary
+# user is root in there, and nobody else; or is real root, if the test sets ENTER to sudo.
+in_system() {
+	local enter=("${ENTER:-env}" unshare)
+	[ "$(id -u)" -eq 0 ] || [ -n "$ENTER" ] || enter+=(--user --map-root-user)
+	# shellcheck disable=SC2016
+	within 60 "${enter[@]}" --mount --propagation private --pid --fork --kill-child --mount-proc bash -euc '
+		mount --bind "$1" /usr/local/sbin
+		mount --bind "$2" /mnt
+		mount -t tmpfs none /run # the notes of mount(8)
+		touch /mnt/fstab
+		mount --bind /mnt/fstab /etc/fstab
+		export MNT=/mnt/mnt
+		not() { if "$@"; then return 1; fi; }
+		open_fuse() { # with the mode that udev gives it
+			mount -t tmpfs none /media
+			mknod -m 666 /media/fuse c 10 229
+			mount --bind /media/fuse /dev/fuse
+		}
+		mounted() { grep " /mnt/mnt fuse.changefs " /proc/mounts; }
+		put() { echo "{\"type\":\"PUT\",\"key\":\"$1\",\"value\":1}" >/mnt/mnt/in/events; }
+		'"$1" - "$(dirname "$CHANGEFS")" "$WORK"
+}
+
 # ---- writing and reading ----
 
 # put KEY JSON…: one event a pair, one write each.

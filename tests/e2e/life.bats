@@ -316,26 +316,6 @@ kernel_asks() {
 
 # ---- mount(8) ----
 
-# Runs a script in mount and process namespaces of its own, which end with it: the program is in the
-# system's path, $WORK is /mnt with store, mnt and fstab, and /etc/fstab is that fstab. An ordinary
-# user is root in there, and nobody else; or is real root, if the test sets ENTER to sudo.
-in_system() {
-	local enter=("${ENTER:-env}" unshare)
-	[ "$(id -u)" -eq 0 ] || [ -n "$ENTER" ] || enter+=(--user --map-root-user)
-	# shellcheck disable=SC2016
-	within 60 "${enter[@]}" --mount --propagation private --pid --fork --kill-child --mount-proc bash -euc '
-		mount --bind "$1" /usr/local/sbin
-		mount --bind "$2" /mnt
-		mount -t tmpfs none /run # the notes of mount(8)
-		touch /mnt/fstab
-		mount --bind /mnt/fstab /etc/fstab
-		export MNT=/mnt/mnt
-		not() { if "$@"; then return 1; fi; }
-		mounted() { grep " /mnt/mnt fuse.changefs " /proc/mounts; }
-		put() { echo "{\"type\":\"PUT\",\"key\":\"$1\",\"value\":1}" >/mnt/mnt/in/events; }
-		'"$1" - "$(dirname "$CHANGEFS")" "$WORK"
-}
-
 fstab_options=_netdev,nofail,noauto,x-systemd.automount,user
 
 @test "options that mount(8) passes along are accepted" {
@@ -398,7 +378,7 @@ fstab_options=_netdev,nofail,noauto,x-systemd.automount,user
 	/mnt/home/store /mnt/home/open fuse.changefs noauto,user,allow_other,umask=022 0 0
 	END
 	chmod 755 "$WORK"
-	[ "$(id -u)" -eq 0 ] || ENTER=sudo
+	[ "$(id -u)" -eq 0 ] || export ENTER=sudo
 	# shellcheck disable=SC2016
 	in_system '
 		# mount(8) wants users that have a name
@@ -407,9 +387,7 @@ fstab_options=_netdev,nofail,noauto,x-systemd.automount,user
 		chown -R nobody /mnt/home
 		: >/mnt/fuse.conf
 		mount --bind /mnt/fuse.conf /etc/fuse.conf
-		mount -t tmpfs none /media # /dev/fuse with the mode that udev gives it
-		mknod -m 666 /media/fuse c 10 229
-		mount --bind /media/fuse /dev/fuse
+		open_fuse
 
 		as nobody mount /mnt/home/mnt
 		grep " /mnt/home/mnt .*user_id=65534" /proc/mounts
