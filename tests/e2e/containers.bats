@@ -45,7 +45,7 @@ nobody_waits() {
 	wait_until 10 line_count "$WORK/out" 2
 	cmp "$WORK/out" "$MNT/feed/user/log.ndjson"
 	[ "$(contain "$MNT/feed/user" jq -r .key /changes/0000000000000004.json)" = user:b ]
-	contain "$MNT/feed/user" cat /changes/.tail@1 </dev/null | head -n 1 | jq -e '.sequence == 4'
+	contain "$MNT/feed/user" head -n 1 /changes/.tail@1 | jq -e '.sequence == 4'
 	[ "$(contain "$MNT/feed/user" find / -path /usr -prune -o -path /proc -prune -o -name log.ndjson -print)" = /changes/log.ndjson ]
 }
 
