@@ -82,7 +82,7 @@ static int make_draft(struct layout *layout, const struct place *place, const st
 	struct drafts *drafts = &layout->drafts;
 	struct draft *draft;
 
-	int rc = draft_new(drafts, place->collection, &draft, error);
+	int rc = draft_new(drafts, place->collection, place->scratch, &draft, error);
 	if (rc < 0)
 		return rc;
 	pthread_mutex_lock(&drafts->lock);

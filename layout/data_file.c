@@ -166,13 +166,11 @@ static int begin_draft(struct document_file *f, struct error *error)
 	int rc = data_get(layout, f->file.node.collection, key_of(&f->file.node), &document,
 			  f->emptied ? NULL : &text, error);
 	if (rc == 0)
-		rc = draft_new(&layout->drafts, f->file.node.collection, &draft, error);
+		rc = draft_new(&layout->drafts, f->file.node.collection, false, &draft, error);
 	if (rc == 0) {
 		pthread_mutex_lock(&layout->drafts.lock);
-		rc = draft_write(draft, buffer_bytes(&text), 0, UINT64_MAX, error);
-		if (rc == 0)
-			rc = draft_set_key(draft, key_of(&f->file.node));
-		draft->dirty = draft->written = false;
+		draft_start(draft, &text);
+		rc = draft_set_key(draft, key_of(&f->file.node));
 		pthread_mutex_unlock(&layout->drafts.lock);
 	}
 	buffer_free(&text);

@@ -28,13 +28,28 @@ int drafts_init(struct drafts *drafts)
 	return -(rc ? rc : pthread_cond_init(&drafts->left, NULL));
 }
 
+/* The place of the first draft whose id is at least `id`. */
+static size_t place_of(const struct drafts *drafts, uint64_t id)
+{
+	size_t low = 0, high = drafts->count;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+		if (drafts->all[middle]->id < id)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
 static void unlink_draft(struct draft *draft)
 {
 	struct drafts *drafts = draft->owner;
+	struct draft **at = drafts->all + place_of(drafts, draft->id);
 
-	*(draft->prev ? &draft->prev->next : &drafts->first) = draft->next;
-	*(draft->next ? &draft->next->prev : &drafts->last) = draft->prev;
 	drafts->count--;
+	memmove(at, at + 1, (size_t)(drafts->all + drafts->count - at) * sizeof(*at));
 	drafts->bytes -= draft->bytes.n;
 	free(draft->name);
 	buffer_free(&draft->key);
@@ -44,37 +59,46 @@ static void unlink_draft(struct draft *draft)
 
 void drafts_free(struct drafts *drafts)
 {
-	while (drafts->first)
-		unlink_draft(drafts->first);
+	while (drafts->count)
+		unlink_draft(drafts->all[drafts->count - 1]);
 	while (drafts->departures)
 		drafts_end_departure(drafts, drafts->departures);
+	free(drafts->all);
 	pthread_cond_destroy(&drafts->left);
 	pthread_mutex_destroy(&drafts->lock);
 }
 
 /* ---- one draft ---- */
 
-int draft_new(struct drafts *drafts, uint32_t collection, struct draft **ret_draft,
+static int link_draft(struct drafts *drafts, struct draft *draft, bool named, struct error *error)
+{
+	if (drafts->count >= (named ? DRAFTS_MAX : 2 * DRAFTS_MAX))
+		return error_set(error, -ENOSPC, "there are %zu files that are no documents yet",
+				 drafts->count);
+	if (drafts->count == drafts->capacity) {
+		size_t capacity = drafts->capacity ? 2 * drafts->capacity : 64;
+		struct draft **all = realloc(drafts->all, capacity * sizeof(struct draft *));
+		if (!all)
+			return -ENOMEM;
+		drafts->all = all;
+		drafts->capacity = capacity;
+	}
+	draft->id = ++drafts->last_id;
+	drafts->all[drafts->count++] = draft;
+	return 0;
+}
+
+int draft_new(struct drafts *drafts, uint32_t collection, bool named, struct draft **ret_draft,
 	      struct error *error)
 {
 	struct draft *draft = calloc(1, sizeof(*draft));
-	int rc = 0;
 
 	if (!draft)
 		return -ENOMEM;
 	*draft = (struct draft){.owner = drafts, .references = 1, .collection = collection};
 	clock_gettime(CLOCK_REALTIME, &draft->time);
 	pthread_mutex_lock(&drafts->lock);
-	if (drafts->count < DRAFTS_MAX) {
-		draft->id = ++drafts->last_id;
-		draft->prev = drafts->last;
-		*(draft->prev ? &draft->prev->next : &drafts->first) = draft;
-		drafts->last = draft;
-		drafts->count++;
-	} else {
-		rc = error_set(error, -ENOSPC, "there are %d files that are no documents yet",
-			       DRAFTS_MAX);
-	}
+	int rc = link_draft(drafts, draft, named, error);
 	pthread_mutex_unlock(&drafts->lock);
 	if (rc == 0)
 		*ret_draft = draft;
@@ -139,20 +163,19 @@ void draft_drop_name(struct draft *draft)
 
 struct draft *drafts_find_name(struct drafts *drafts, uint32_t collection, const char *name)
 {
-	struct draft *d = drafts->first;
-
-	while (d && (d->collection != collection || !d->name || strcmp(d->name, name) != 0))
-		d = d->next;
-	return d;
+	for (size_t i = 0; i < drafts->count; i++) {
+		struct draft *d = drafts->all[i];
+		if (d->collection == collection && d->name && strcmp(d->name, name) == 0)
+			return d;
+	}
+	return NULL;
 }
 
 struct draft *drafts_find_id(struct drafts *drafts, uint64_t id)
 {
-	struct draft *d = drafts->first;
+	size_t i = place_of(drafts, id);
 
-	while (d && d->id < id)
-		d = d->next;
-	return d && d->id == id ? d : NULL;
+	return i < drafts->count && drafts->all[i]->id == id ? drafts->all[i] : NULL;
 }
 
 uint64_t drafts_last_id(struct drafts *drafts)
@@ -165,11 +188,10 @@ uint64_t drafts_last_id(struct drafts *drafts)
 
 struct draft *drafts_next(struct drafts *drafts, uint32_t collection, uint64_t id)
 {
-	struct draft *d = drafts->first;
-
-	while (d && (d->id <= id || d->collection != collection || !d->name))
-		d = d->next;
-	return d;
+	for (size_t i = place_of(drafts, id + 1); i < drafts->count; i++)
+		if (drafts->all[i]->collection == collection && drafts->all[i]->name)
+			return drafts->all[i];
+	return NULL;
 }
 
 static bool is_of(const struct draft *d, uint32_t collection, struct bytes key)
@@ -180,11 +202,10 @@ static bool is_of(const struct draft *d, uint32_t collection, struct bytes key)
 
 static struct draft *find_new(struct drafts *drafts, uint32_t collection, struct bytes key)
 {
-	struct draft *d = drafts->first;
-
-	while (d && (!d->name || !is_of(d, collection, key)))
-		d = d->next;
-	return d;
+	for (size_t i = 0; i < drafts->count; i++)
+		if (drafts->all[i]->name && is_of(drafts->all[i], collection, key))
+			return drafts->all[i];
+	return NULL;
 }
 
 bool drafts_has_new(struct drafts *drafts, uint32_t collection, struct bytes key)
@@ -204,15 +225,16 @@ size_t drafts_count_writers(struct drafts *drafts, uint32_t collection, struct b
 {
 	size_t n = 0;
 
-	for (struct draft *d = drafts->first; d; d = d->next)
-		n += !d->name && is_of(d, collection, key);
+	for (size_t i = 0; i < drafts->count; i++)
+		n += !drafts->all[i]->name && is_of(drafts->all[i], collection, key);
 	return n;
 }
 
 void drafts_move_writers(struct drafts *drafts, uint32_t collection, struct bytes key,
 			 uint32_t to_collection, struct bytes to_key)
 {
-	for (struct draft *d = drafts->first; d; d = d->next) {
+	for (size_t i = 0; i < drafts->count; i++) {
+		struct draft *d = drafts->all[i];
 		if (d->name || !is_of(d, collection, key))
 			continue;
 		d->is_document = to_key.p && draft_set_key(d, to_key) == 0;
@@ -240,7 +262,8 @@ static int make_room(struct draft *draft, uint64_t size, uint64_t limit, struct 
 	if (draft->is_document && size > limit)
 		return error_set(error, -EFBIG, "a document may have %llu bytes",
 				 (unsigned long long)limit);
-	if (size > DRAFT_BYTES_MAX || drafts->bytes + more > DRAFT_BYTES_MAX)
+	if (size > DRAFT_BYTES_MAX ||
+	    drafts->bytes + more > (draft->is_document ? 2 : 1) * DRAFT_BYTES_MAX)
 		return error_set(error, -ENOSPC,
 				 "files that are no documents yet may have %llu bytes",
 				 (unsigned long long)DRAFT_BYTES_MAX);
@@ -258,6 +281,13 @@ static void set_size(struct draft *draft, size_t size)
 	draft->dirty = true;
 	draft->time_set = false;
 	clock_gettime(CLOCK_REALTIME, &draft->time);
+}
+
+void draft_start(struct draft *draft, struct buffer *text)
+{
+	draft->bytes = *text;
+	draft->owner->bytes += text->n;
+	*text = (struct buffer){0};
 }
 
 int draft_write(struct draft *draft, struct bytes text, uint64_t at, uint64_t limit,

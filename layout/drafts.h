@@ -23,14 +23,15 @@
 
 #include "store/store.h"
 
+/* Of all scratch files together. Documents' texts may have as much beside that, so that forgotten
+ * scratch files never keep a document from being written. */
 #define DRAFTS_MAX	   10000
-#define DRAFT_BYTES_MAX	   (UINT64_C(256) << 20) /* of all together */
+#define DRAFT_BYTES_MAX	   (UINT64_C(256) << 20)
 #define DEPARTURE_DELAY_MS 2000
 
 struct drafts;
 
 struct draft {
-	struct draft *next, *prev; /* in the order of ids */
 	struct drafts *owner;
 	unsigned references;
 	uint64_t id;
@@ -64,8 +65,8 @@ struct departure {
 struct drafts {
 	pthread_mutex_t lock;
 	pthread_cond_t left; /* a departure has ended */
-	struct draft *first, *last;
-	size_t count;
+	struct draft **all;  /* in the order of ids */
+	size_t count, capacity;
 	uint64_t bytes;
 	uint64_t last_id;
 	struct departure *departures;
@@ -77,8 +78,8 @@ void drafts_free(struct drafts *drafts);
 
 /* ---- all but draft_new() and draft_unref(): below the lock ---- */
 
-/* A draft without a name; caller unrefs. -ENOSPC: too many. */
-int draft_new(struct drafts *drafts, uint32_t collection, struct draft **ret_draft,
+/* A draft without a name; caller unrefs. -ENOSPC: too many, fewer for one that is to get a name. */
+int draft_new(struct drafts *drafts, uint32_t collection, bool named, struct draft **ret_draft,
 	      struct error *error);
 void draft_ref(struct draft *draft);
 /* Takes NULL. A draft ends when it has neither a name nor a reference. */
@@ -107,6 +108,8 @@ void drafts_move_writers(struct drafts *drafts, uint32_t collection, struct byte
 /* How many texts of the document there are, apart from the recorded one. */
 size_t drafts_count_writers(struct drafts *drafts, uint32_t collection, struct bytes key);
 
+/* Takes the buffer's bytes as the new draft's text, which counts as unwritten. */
+void draft_start(struct draft *draft, struct buffer *text);
 /*
  * `at` is the file offset, or UINT64_MAX for the end. A document's text may not be longer than
  * `limit` bytes, and its beginning must be one of a JSON value as far as that is cheap to tell. 0,

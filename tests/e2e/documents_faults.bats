@@ -53,3 +53,37 @@ setup() {
 	same_bytes "$MNT/data/bus/a.json" '[1]'
 	[ "$(names "$MNT/data")" = "bus user" ]
 }
+
+@test "10,000 forgotten scratch files: no more of them, documents are written all the same" {
+	python3 - "$DATA" <<-'END'
+		import errno, os, sys
+		d = sys.argv[1]
+		made = 0
+		try:
+		    for made in range(20000):
+		        os.close(os.open('%s/t%d' % (d, made), os.O_CREAT | os.O_WRONLY))
+		except OSError as e:
+		    assert e.errno == errno.ENOSPC
+		assert 9990 <= made <= 10000, made
+		assert len(os.listdir(d)) == made + 1
+	END
+	refused ENOSPC "/data/user/t$(stat -c %n "$DATA"/t* | wc -l)"
+	printf '[2]' >"$DATA/alice.json"
+	printf '[3]' >"$DATA/bob.json"
+	log_has 3
+	find "$DATA" -name 't*' -delete
+	printf x >"$DATA/t1"
+	[ "$(names "$DATA")" = "alice.json bob.json t1" ]
+}
+
+@test "256 MiB of scratch files: ENOSPC for more, documents are written all the same" {
+	run dd if=/dev/zero of="$DATA/zeros" bs=1M count=300 status=none
+	[ "$status" -eq 1 ]
+	[[ $output == *"No space left"* ]]
+	refused ENOSPC /data/user/zeros
+	printf '[2]' >"$DATA/alice.json"
+	awk 'BEGIN { printf "["; for (i = 0; i < 600000; i++) printf "%d,", i; print "0]" }' >"$DATA/big.json"
+	log_has 3
+	rm "$DATA/zeros"
+	printf x >"$DATA/t1"
+}
