@@ -27,6 +27,19 @@ int store_event_get(struct store *store, uint64_t sequence, struct store_event_i
 	return rc;
 }
 
+int store_event_collection(struct store *store, uint64_t sequence, uint32_t *ret_collection,
+			   struct error *error)
+{
+	struct db_iterator *it = db_iterator_open(store->db, DB_LOG, false);
+	struct block b = {0};
+
+	int rc = stream_block(it, sequence, &b, error);
+	if (rc == 0)
+		*ret_collection = block_event(&b, (uint32_t)(sequence - b.first)).collection;
+	db_iterator_close(it);
+	return rc;
+}
+
 /* ---- the events of a collection ---- */
 
 struct store_event_cursor {

@@ -235,5 +235,7 @@ int store_sources_forget(struct store *store, const struct bytes *names, size_t 
 	}
 	pthread_mutex_unlock(&store->settings_mutex);
 	commit_turn_end(store);
+	if (rc == 0 && store->listener)
+		store->listener(store->listener_context);
 	return rc;
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening, recovering and closing a store; its configuration, floor and numbers. */
+/* Opening, recovering and closing a store. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/statvfs.h>
 
 #include "store/internal.h"
 #include "store/lock.h"
@@ -458,103 +457,4 @@ int store_close(struct store *store)
 	}
 	store_free(store);
 	return rc;
-}
-
-/* ---- the floor and the gaps ---- */
-
-uint64_t store_floor(struct store *store)
-{
-	return atomic_load(&store->floor);
-}
-
-uint64_t store_last_sequence(struct store *store)
-{
-	return atomic_load(&store->last_sequence);
-}
-
-int store_floor_set(struct store *store, uint64_t sequence, struct error *error)
-{
-	struct db_batch *batch = commit_turn_start(store);
-	char value[8];
-	int rc = 0;
-
-	if (sequence > store->commit.next_sequence)
-		rc = error_set(error, -EINVAL, "sequence %llu is beyond the end, %llu",
-			       (unsigned long long)sequence,
-			       (unsigned long long)store->commit.next_sequence - 1);
-	if (rc == 0 && sequence > store_floor(store)) {
-		put_le64(value, sequence);
-		meta_put(store, batch, 'L', value, 8);
-		rc = commit_write(store, true, error);
-		if (rc == 0)
-			atomic_store(&store->floor, sequence);
-	}
-	commit_turn_end(store);
-	return rc;
-}
-
-const struct store_gap *store_gaps(struct store *store, size_t *ret_count)
-{
-	*ret_count = store->gap_count;
-	return store->gaps;
-}
-
-/* ---- numbers ---- */
-
-/* Bytes of the log's positions from there on that no line has. */
-static uint64_t holes_behind(struct store *store, uint64_t position)
-{
-	uint64_t behind, ahead, bytes = 0;
-
-	for (size_t i = 0; i < store->gap_count; i++)
-		if (store_stream_tell(store, 0, store->gaps[i].from - 1, &behind, NULL) == 0 &&
-		    store_stream_seek(store, 0, store->gaps[i].to, &ahead, NULL) == 0 &&
-		    ahead > position)
-			bytes += ahead - (behind > position ? behind : position);
-	return bytes;
-}
-
-/* The floor's, unless that lies in a gap. */
-static uint64_t first_sequence(struct store *store)
-{
-	uint64_t first = store_floor(store);
-
-	for (size_t i = 0; i < store->gap_count; i++)
-		if (store->gaps[i].from <= first && first <= store->gaps[i].to)
-			first = store->gaps[i].to + 1;
-	return first;
-}
-
-int store_stats_get(struct store *store, struct store_stats *ret_stats)
-{
-	struct store_stream stream;
-
-	int rc = store_stream_stat(store, 0, &stream);
-	if (rc < 0)
-		return rc;
-	*ret_stats = (struct store_stats){
-		.created_ms = store->created_ms,
-		.last_end = store->last_end,
-		.last_sequence = stream.last_sequence,
-		.log_bytes = stream.end - stream.base - holes_behind(store, stream.base),
-		.disk_bytes = db_disk_bytes(store->db),
-		.commits = atomic_load(&store->commits),
-		.events = atomic_load(&store->written_events),
-		.syncs = atomic_load(&store->syncs),
-	};
-	memcpy(ret_stats->identity, store->identity, sizeof(ret_stats->identity));
-	if (ret_stats->log_bytes)
-		ret_stats->first_sequence = first_sequence(store);
-	return 0;
-}
-
-int store_room(struct store *store, uint64_t *ret_used, uint64_t *ret_free)
-{
-	struct statvfs fs;
-
-	if (statvfs(store->path, &fs) < 0)
-		return -errno;
-	*ret_used = db_disk_bytes(store->db);
-	*ret_free = (uint64_t)fs.f_bavail * fs.f_frsize;
-	return 0;
 }

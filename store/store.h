@@ -171,8 +171,9 @@ void store_set_listener(struct store *store, void (*listener)(void *context), vo
 uint64_t store_floor(struct store *store);
 /* The newest sequence that readers see, 0 in a new store. */
 uint64_t store_last_sequence(struct store *store);
-/* Moves the floor up to `sequence` (at most last + 1). Readers obey at once. */
-int store_floor_set(struct store *store, uint64_t sequence, struct error *error);
+/* Moves the floor up to `sequence`; -EINVAL beyond last + 1. Readers obey at once. With a `rule` an
+ * ops event tells what left the log and why; NULL: none does. */
+int store_floor_set(struct store *store, uint64_t sequence, const char *rule, struct error *error);
 
 /* Sequences that no event will ever have, because a recovery went on past a reservation. */
 struct store_gap {
@@ -252,6 +253,10 @@ struct store_event_info {
 /* One event; its line is appended to `line` unless that is NULL. -ENOENT: trimmed or not yet. */
 int store_event_get(struct store *store, uint64_t sequence, struct store_event_info *ret_info,
 		    struct buffer *line, struct error *error);
+
+/* The collection of an event, also below the floor, as long as it is on the disk. -ENOENT. */
+int store_event_collection(struct store *store, uint64_t sequence, uint32_t *ret_collection,
+			   struct error *error);
 
 /* Walks a collection's retained events up to the end that there was when it was opened. */
 struct store_event_cursor;

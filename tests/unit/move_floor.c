@@ -16,7 +16,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "move_floor: %s\n", error.text);
 		return 1;
 	}
-	int rc = store_floor_set(store, strtoull(argv[2], NULL, 10), &error);
+	int rc = store_floor_set(store, strtoull(argv[2], NULL, 10), NULL, &error);
 	if (rc < 0)
 		fprintf(stderr, "move_floor: %s\n", error.text);
 	return store_close(store) < 0 || rc < 0;

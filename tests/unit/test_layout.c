@@ -200,7 +200,7 @@ static void a_moved_floor_gives_new_nodes(void)
 	CHECK(open_path(l, "feed/a/1.json", O_RDONLY, &event) == 0);
 	CHECK(layout_stat(l, &tail.node, NULL, &before, NULL) == 0);
 	CHECK(layout_file_read(tail.file, 0, &byte, 1, NULL) == 1 && byte == '{');
-	CHECK(store_floor_set(s, 3, NULL) == 0);
+	CHECK(store_floor_set(s, 3, NULL, NULL) == 0);
 	CHECK(path_reads(l, "feed/.tail", LINE_3) && path_reads(l, "feed/log.ndjson", LINE_3));
 	CHECK(path_reads(l, "feed/b/.tail", "\n") && path_reads(l, "feed/b/log.ndjson", ""));
 	CHECK(path_reads(l, "feed/.tail@0", GAP("1", "2", "retention") LINE_3));
@@ -237,7 +237,7 @@ static void a_floor_at_the_end_leaves_an_empty_stream(void)
 
 	write_three(s);
 	CHECK(open_path(l, "feed/.tail", O_RDONLY, &o) == 0);
-	CHECK(store_floor_set(s, 4, NULL) == 0);
+	CHECK(store_floor_set(s, 4, NULL, NULL) == 0);
 	CHECK(path_reads(l, "feed/.tail", "\n") && path_reads(l, "feed/log.ndjson", ""));
 	CHECK(strcmp(read_from(o.file, 0, 1000), GAP("1", "3", "retention")) == 0);
 	uint64_t end = strlen(GAP("1", "3", "retention"));
@@ -288,14 +288,14 @@ static void a_recovery_shows_as_a_gap_line(void)
 	struct opened tail;
 	struct store_stats stats;
 	CHECK(open_path(l, "feed/.tail", O_RDONLY, &tail) == 0);
-	CHECK(store_floor_set(s, 3, NULL) == 0);
+	CHECK(store_floor_set(s, 3, NULL, NULL) == 0);
 	snprintf(expected, sizeof(expected), "%s%s%s%s", GAP("1", "2", "retention"), LINE_3, line,
 		 last);
 	CHECK(strcmp(read_from(tail.file, 0, 1000), expected) == 0);
 	close_opened(&tail);
 	CHECK(store_stats_get(s, &stats) == 0);
 	CHECK(stats.log_bytes == strlen(LINE_3) + strlen(last) && stats.first_sequence == 3);
-	CHECK(store_floor_set(s, 4, NULL) == 0); /* the floor inside the gap */
+	CHECK(store_floor_set(s, 4, NULL, NULL) == 0); /* the floor inside the gap */
 	CHECK(store_stats_get(s, &stats) == 0);
 	CHECK(stats.log_bytes == strlen(last) && stats.first_sequence == gap[0].to + 1);
 	CHECK(path_reads(l, "feed/log.ndjson", last));

@@ -213,7 +213,7 @@ static void raise_floor(struct store *s)
 	uint64_t old_base;
 
 	CHECK(store_stream_seek(s, 0, model->floor - 1, &old_base, NULL) == 0);
-	CHECK(store_floor_set(s, to, &test_error) == 0);
+	CHECK(store_floor_set(s, to, NULL, &test_error) == 0);
 	if (to > model->floor) {
 		char byte;
 		model->floor = to;
@@ -222,7 +222,7 @@ static void raise_floor(struct store *s)
 	}
 	CHECK(store_floor(s) == model->floor);
 	CHECK(line_of(s, model->floor - 1)[0] == 0);
-	CHECK(store_floor_set(s, store_last_sequence(s) + 2, NULL) == -EINVAL);
+	CHECK(store_floor_set(s, store_last_sequence(s) + 2, NULL, NULL) == -EINVAL);
 }
 
 static struct store *reopen(struct store *s)
