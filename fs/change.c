@@ -66,7 +66,8 @@ static void remove_name(fuse_req_t req, fuse_ino_t parent, const char *name,
 
 void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	remove_name(req, parent, name, layout_unlink);
+	if (!announce_unlink(req, parent, name))
+		remove_name(req, parent, name, layout_unlink);
 }
 
 void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -85,8 +86,11 @@ void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 	struct error error = {0};
 	struct node node = {0};
 	struct node_ref ref;
-	int r = nodes_ref(fs->nodes, parent, &ref);
+	int r;
 
+	if (announce_mkdir(req, parent, name))
+		return;
+	r = nodes_ref(fs->nodes, parent, &ref);
 	if (r < 0) {
 		fuse_reply_err(req, -r);
 		return;
@@ -137,8 +141,11 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	struct error error = {0};
 	struct node node = {0};
 	struct node_ref ref;
-	int r = nodes_ref(fs->nodes, parent, &ref);
+	int r;
 
+	if (announce_create(req, parent, name, fi))
+		return;
+	r = nodes_ref(fs->nodes, parent, &ref);
 	if (r < 0) {
 		fuse_reply_err(req, -r);
 		return;

@@ -17,7 +17,7 @@ static double attr_timeout(unsigned flags)
 	return flags & (NODE_DIRECTORY | NODE_LINK) ? SHORT : 0;
 }
 
-static double entry_timeout(unsigned flags)
+double entry_timeout(unsigned flags)
 {
 	if (flags & NODE_FRESH)
 		return 0;
@@ -27,13 +27,15 @@ static double entry_timeout(unsigned flags)
 }
 
 /* The attributes of a node as its open handles see it. */
-static int stat_node(struct changefs *fs, const struct node_ref *ref, struct stat *ret_stat,
-		     struct error *error)
+int stat_node(struct changefs *fs, const struct node_ref *ref, struct stat *ret_stat,
+	      struct error *error)
 {
 	int r;
 
-	if (!ref->inode || !(node_flags(ref->node) & NODE_CONTENT))
-		return layout_stat(fs->layout, ref->node, NULL, ret_stat, error);
+	if (!ref->inode || !(node_flags(ref->node) & NODE_CONTENT)) {
+		r = layout_stat(fs->layout, ref->node, NULL, ret_stat, error);
+		return r == -ENOENT ? handles_stat(&fs->handles, ref->node, ret_stat) : r;
+	}
 	pthread_mutex_lock(&ref->inode->lock);
 	r = layout_stat(fs->layout, ref->node, ref->inode->content, ret_stat, error);
 	pthread_mutex_unlock(&ref->inode->lock);
@@ -54,7 +56,8 @@ int fill_entry(struct changefs *fs, struct node *node, const struct stat *st,
 	flags = node_flags(ref.node);
 	ret_entry->attr = *st;
 	ret_entry->attr_timeout = attr_timeout(flags);
-	ret_entry->entry_timeout = entry_timeout(flags);
+	/* A name that is still to be announced has to be new to the kernel then. */
+	ret_entry->entry_timeout = announce_awaits(fs, ref.node) ? 0 : entry_timeout(flags);
 	nodes_unref(fs->nodes, &ref);
 	return 0;
 }
@@ -67,7 +70,11 @@ void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct node_ref ref;
 	struct node node = {0};
 	struct stat st;
-	int r = nodes_ref(fs->nodes, parent, &ref);
+	int r;
+
+	if (announce_lookup(req, parent, name))
+		return;
+	r = nodes_ref(fs->nodes, parent, &ref);
 
 	if (r < 0) {
 		fuse_reply_err(req, -r);
@@ -107,6 +114,8 @@ static void reply_attr(fuse_req_t req, const struct node_ref *ref)
 
 	if (r < 0)
 		changefs_refuse(req, ref->node, NULL, r, &error);
+	else if (announce_is_me(fs_of(req), req) && !S_ISDIR(st.st_mode))
+		announce_reply_attr(req, &st);
 	else
 		fuse_reply_attr(req, &st, attr_timeout(node_flags(ref->node)));
 }

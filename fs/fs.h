@@ -13,8 +13,8 @@
  *   4. park->lock     who waits for more; held while asking layout_file_ready(), so the store's
  * locks that this takes may not be held by a thread that comes here
  *   5. leaves         nodes->lock, handles->lock, errors->lock, pool->lock, refresh->lock,
- *                     settle->lock, the layout's attributes.lock: nothing
- * is called there
+ *                     settle->lock, announce->lock, the layout's attributes.lock: nothing is
+ *                     called there
  *
  * libfuse: the interrupt callback comes with the request's lock held and takes park->lock; below
  * park->lock only fuse_req_interrupted() is called, which takes the session's lock. No reply and no
@@ -30,6 +30,7 @@
 #include "layout/layout.h"
 #include "store/store.h"
 
+#include "fs/announce.h"
 #include "fs/daemon.h"
 #include "fs/errors.h"
 #include "fs/handles.h"
@@ -49,6 +50,7 @@ struct changefs {
 	struct park *park;
 	struct refresh *refresh;
 	struct settle *settle;
+	struct announce *announce; /* NULL with noannounce */
 	struct errors *errors;
 	struct handles handles;
 	struct pool pool;

@@ -28,6 +28,18 @@ uint64_t handles_endless(struct handles *handles)
 	return n;
 }
 
+int handles_stat(struct handles *handles, const struct node *node, struct stat *ret_stat)
+{
+	int r = -ENOENT;
+
+	pthread_mutex_lock(&handles->lock);
+	for (struct handle *handle = handles->first; handle && r < 0; handle = handle->next)
+		if (handle->opened && node_equal(handle->ref.node, node))
+			r = layout_file_stat(handle->file, ret_stat);
+	pthread_mutex_unlock(&handles->lock);
+	return r;
+}
+
 int handle_new(struct changefs *fs, uint64_t id, pid_t pid, uid_t uid, struct handle **ret_handle)
 {
 	struct handles *handles = &fs->handles;
@@ -104,6 +116,9 @@ int handle_open_file(struct changefs *fs, struct handle *handle, int flags, stru
 		r = layout_file_open(fs->layout, handle->ref.node, flags, NULL, &handle->file,
 				     error);
 	handle_leave(handle);
+	pthread_mutex_lock(&fs->handles.lock);
+	handle->opened = r == 0;
+	pthread_mutex_unlock(&fs->handles.lock);
 	return r;
 }
 

@@ -20,6 +20,7 @@ struct handle {
 	struct directory *directory;
 	bool shares; /* the content is in ref.inode */
 	bool endless;
+	bool opened;		   /* below struct handles' lock: file is there to be looked at */
 	_Atomic uint64_t read_end; /* where the reader of an endless file is: poll has no offset */
 	pid_t pid;		   /* who opened it: a RELEASE does not tell */
 	uid_t uid;
@@ -39,6 +40,9 @@ void handles_init(struct handles *handles);
 /* Closes what is open; nobody uses it any more. */
 void handles_destroy(struct changefs *fs);
 uint64_t handles_endless(struct handles *handles);
+/* The attributes of a node that is gone, by a file that somebody has still open. -ENOENT: there is
+ * none. */
+int handles_stat(struct handles *handles, const struct node *node, struct stat *ret_stat);
 
 /* Finds the node; opens nothing yet. -ESTALE, -ENOMEM. End with handle_close(). */
 int handle_new(struct changefs *fs, uint64_t id, pid_t pid, uid_t uid, struct handle **ret_handle);

@@ -92,6 +92,13 @@ static void count_readers(void *context, uint64_t *ret_open, uint64_t *ret_waiti
 	*ret_waiting = park_waiting(fs->park);
 }
 
+static void tell_announcing(void *context, struct layout_announcing *ret_announcing)
+{
+	struct changefs *fs = context;
+
+	announce_tell(fs->announce, ret_announcing);
+}
+
 static int render_errors(void *context, struct buffer *ret_text)
 {
 	struct changefs *fs = context;
@@ -106,6 +113,7 @@ static void committed(void *context)
 
 	park_wake(fs->park);
 	refresh_wake(fs->refresh);
+	announce_wake(fs->announce);
 }
 
 static int open_store(struct mount *mount)
@@ -130,7 +138,10 @@ static int open_layout(struct mount *mount)
 		.no_streams = fs->options->no_streams,
 		.version = CHANGEFS_VERSION,
 		.store_path = mount->store_path,
-		.host = {.context = fs, .errors = render_errors, .readers = count_readers},
+		.host = {.context = fs,
+			 .errors = render_errors,
+			 .readers = count_readers,
+			 .announcing = tell_announcing},
 	};
 	int r = layout_open(fs->store, &options, &fs->layout);
 
@@ -214,7 +225,7 @@ static int open_session(struct mount *mount)
 
 /* ---- serving, and the end ---- */
 
-static int serve(struct changefs *fs)
+static int serve(struct changefs *fs, int64_t device)
 {
 	struct fuse_loop_config *config = fuse_loop_cfg_create();
 	int r;
@@ -227,6 +238,8 @@ static int serve(struct changefs *fs)
 	fs->refresh = refresh_new(fs);
 	fs->settle = settle_new(fs);
 	r = fs->refresh && fs->settle ? daemon_watch(&fs->daemon, fs->session) : -ENOMEM;
+	if (r == 0)
+		r = announce_start(fs->announce, fs, device);
 	if (r == 0) {
 		store_set_listener(fs->store, committed, fs);
 		/* 0 for every ordinary end: an unmount, a signal, an abort. */
@@ -247,6 +260,7 @@ static void end_session(struct mount *mount)
 		store_set_listener(fs->store, NULL, NULL);
 	refresh_free(fs->refresh);
 	settle_free(fs->settle);
+	announce_stop(fs->announce);
 	if (fs->park)
 		park_close(fs->park);
 	if (mount->mounted) {
@@ -255,6 +269,8 @@ static void end_session(struct mount *mount)
 	}
 	if (fs->session)
 		fuse_session_destroy(fs->session);
+	/* What it waits for in the mount has ended with the connection. */
+	announce_free(fs->announce);
 }
 
 static int close_all(struct mount *mount)
@@ -284,7 +300,12 @@ static int run(struct mount *mount)
 	mallopt(M_MMAP_THRESHOLD, LARGE_PIECE);
 	handles_init(&fs->handles);
 	pool_init(&fs->pool);
-	r = open_store(mount);
+	/* Before there are threads. */
+	r = mount->fs.options->no_announce ? 0 : announce_new(mount->mountpoint, &fs->announce);
+	if (r < 0)
+		complain("announcing", r, NULL);
+	if (r == 0)
+		r = open_store(mount);
 	if (r == 0)
 		r = open_layout(mount);
 	if (r == 0)
@@ -292,7 +313,7 @@ static int run(struct mount *mount)
 	if (r == 0)
 		r = open_session(mount);
 	if (r == 0)
-		r = serve(fs);
+		r = serve(fs, mount->device);
 	closed = close_all(mount);
 	return r < 0 ? r : closed;
 }

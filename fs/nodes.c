@@ -85,7 +85,7 @@ static void link_inode(struct nodes *nodes, struct inode *inode)
 
 	inode->next_id = *head;
 	*head = inode;
-	if (!inode->interned)
+	if (!inode->listed)
 		return;
 	head = &nodes->by_node[slot(nodes, inode->hash)];
 	inode->next_node = *head;
@@ -100,7 +100,7 @@ static void unlink_inode(struct nodes *nodes, struct inode *inode)
 		p = &(*p)->next_id;
 	*p = inode->next_id;
 	nodes->count--;
-	if (!inode->interned)
+	if (!inode->listed)
 		return;
 	p = &nodes->by_node[slot(nodes, inode->hash)];
 	while (*p != inode)
@@ -215,8 +215,9 @@ static struct inode *inode_new(struct node *node)
 	if (!inode)
 		return NULL;
 	node_move(&inode->node, node);
-	inode->interned = !(node_flags(&inode->node) & NODE_FRESH);
-	if (inode->interned)
+	inode->listed =
+		!(node_flags(&inode->node) & NODE_FRESH) || node_flags(&inode->node) & NODE_SEVERAL;
+	if (inode->listed)
 		inode->hash = node_hash(&inode->node);
 	pthread_mutex_init(&inode->lock, NULL);
 	return inode;
@@ -228,7 +229,7 @@ static struct inode *intern(struct nodes *nodes, struct inode *fresh, struct ino
 	struct inode *inode = NULL;
 
 	pthread_mutex_lock(&nodes->lock);
-	if (fresh->interned)
+	if (!(node_flags(&fresh->node) & NODE_FRESH))
 		inode = find_node(nodes, &fresh->node, fresh->hash);
 	if (!inode) {
 		grow(nodes);
@@ -245,6 +246,25 @@ static struct inode *intern(struct nodes *nodes, struct inode *fresh, struct ino
 	return fresh;
 }
 
+static int count_directory(struct nodes *nodes, uint64_t id)
+{
+	struct inode *inode;
+
+	pthread_mutex_lock(&nodes->lock);
+	inode = find_id(nodes, id);
+	if (!inode && (inode = calloc(1, sizeof(*inode)))) {
+		grow(nodes);
+		pthread_mutex_init(&inode->lock, NULL);
+		inode->id = id;
+		nodes->count++;
+		link_inode(nodes, inode);
+	}
+	if (inode)
+		inode->lookups++;
+	pthread_mutex_unlock(&nodes->lock);
+	return inode ? 0 : -ENOMEM;
+}
+
 int nodes_intern(struct nodes *nodes, struct node *node, uint64_t *ret_id, struct node_ref *ret_ref)
 {
 	uint64_t id = node_fixed_id(node);
@@ -253,6 +273,10 @@ int nodes_intern(struct nodes *nodes, struct node *node, uint64_t *ret_id, struc
 	*ret_ref = (struct node_ref){0};
 	if (id != 0) {
 		assert(id > ROOT_ID && !(id & DYNAMIC));
+		if (node_id_is_directory(id) && count_directory(nodes, id) < 0) {
+			node_free(node);
+			return -ENOMEM;
+		}
 		node_move(&ret_ref->fixed, node);
 		ret_ref->node = &ret_ref->fixed;
 		*ret_id = id;
@@ -275,7 +299,7 @@ void nodes_forget(struct nodes *nodes, uint64_t id, uint64_t lookups)
 {
 	struct inode *inode, *unused = NULL;
 
-	if (!(id & DYNAMIC))
+	if (!(id & DYNAMIC) && !node_id_is_directory(id))
 		return;
 	pthread_mutex_lock(&nodes->lock);
 	inode = find_id(nodes, id);
@@ -286,4 +310,71 @@ void nodes_forget(struct nodes *nodes, uint64_t id, uint64_t lookups)
 	pthread_mutex_unlock(&nodes->lock);
 	if (unused)
 		inode_free(unused);
+}
+
+/* ---- for announcing ---- */
+
+bool nodes_hold_directory(struct nodes *nodes, uint64_t id)
+{
+	bool held;
+
+	pthread_mutex_lock(&nodes->lock);
+	held = id == ROOT_ID || find_id(nodes, id);
+	pthread_mutex_unlock(&nodes->lock);
+	return held;
+}
+
+/* The next one in the chain that shows the same file and that the kernel knows. */
+static struct inode *next_same(struct inode *inode, const struct node *node, uint64_t hash)
+{
+	while (inode &&
+	       (inode->hash != hash || !inode->lookups || !node_same_file(&inode->node, node)))
+		inode = inode->next_node;
+	return inode;
+}
+
+size_t nodes_count_same(struct nodes *nodes, const struct node *node)
+{
+	uint64_t hash = node_hash(node);
+	size_t count = 0;
+
+	pthread_mutex_lock(&nodes->lock);
+	for (struct inode *inode = nodes->by_node[slot(nodes, hash)];
+	     (inode = next_same(inode, node, hash)); inode = inode->next_node)
+		count++;
+	pthread_mutex_unlock(&nodes->lock);
+	return count;
+}
+
+int nodes_find_same(struct nodes *nodes, const struct node *node, uint64_t stamp, uint64_t *ret_id,
+		    struct node_ref *ret_ref)
+{
+	uint64_t hash = node_hash(node);
+	bool is_fresh = node_flags(node) & NODE_FRESH;
+	struct inode *inode;
+
+	*ret_ref = (struct node_ref){0};
+	pthread_mutex_lock(&nodes->lock);
+	inode = next_same(nodes->by_node[slot(nodes, hash)], node, hash);
+	while (inode && (inode->stamp == stamp || (!is_fresh && node_equal(&inode->node, node))))
+		inode = next_same(inode->next_node, node, hash);
+	if (inode) {
+		inode->lookups++;
+		inode->references++;
+		*ret_id = inode->id;
+		*ret_ref = (struct node_ref){.node = &inode->node, .inode = inode};
+	}
+	pthread_mutex_unlock(&nodes->lock);
+	return inode ? 0 : -ENOENT;
+}
+
+void nodes_stamp(struct nodes *nodes, uint64_t id, uint64_t stamp)
+{
+	struct inode *inode;
+
+	pthread_mutex_lock(&nodes->lock);
+	inode = find_id(nodes, id);
+	if (inode)
+		inode->stamp = stamp;
+	pthread_mutex_unlock(&nodes->lock);
 }

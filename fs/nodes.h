@@ -4,7 +4,8 @@
  * The numbers by which the kernel knows nodes (FUSE nodeids):
  *
  *   1                 the root
- *   below 2^63        node_fixed_id(): the number says the node, nothing is kept
+ *   below 2^63        node_fixed_id(): the number says the node, nothing is kept but, for a
+ *                     directory, how often it was looked up
  *   2^63 and above    given one after the other and never again, kept until the kernel forgets
  *
  * All functions may be called from any thread.
@@ -15,7 +16,7 @@
 
 struct nodes;
 
-/* A node with a number of the last kind. */
+/* A node with a number of the last kind, or what the kernel knows of a directory. */
 struct inode {
 	struct node node;
 	uint64_t id;
@@ -23,7 +24,8 @@ struct inode {
 	uint64_t lookups;    /* what the kernel will forget */
 	uint64_t references; /* what we hold */
 	struct inode *next_id, *next_node;
-	bool interned; /* found by its node too, not only by its number */
+	bool listed;	/* found by its node too, not only by its number */
+	uint64_t stamp; /* the last one that nodes_stamp() gave it */
 
 	pthread_mutex_t lock;	 /* guards what follows */
 	struct content *content; /* what the open handles share */
@@ -50,3 +52,13 @@ int nodes_intern(struct nodes *nodes, struct node *node, uint64_t *ret_id,
 		 struct node_ref *ret_ref);
 /* The kernel forgets that many lookups. */
 void nodes_forget(struct nodes *nodes, uint64_t id, uint64_t lookups);
+/* True if the kernel knows this directory, so that somebody may watch it. */
+bool nodes_hold_directory(struct nodes *nodes, uint64_t id);
+/* How many nodes that show the same file the kernel knows (NODE_SEVERAL). */
+size_t nodes_count_same(struct nodes *nodes, const struct node *node);
+/* One of these that is not stamped so, other than what a lookup gives anyway; counts a lookup; end
+ * with nodes_unref(). -ENOENT: there is none. */
+int nodes_find_same(struct nodes *nodes, const struct node *node, uint64_t stamp, uint64_t *ret_id,
+		    struct node_ref *ret_ref);
+/* Any number but 0. Nodes with fixed numbers have no stamp. */
+void nodes_stamp(struct nodes *nodes, uint64_t id, uint64_t stamp);

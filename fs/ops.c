@@ -59,10 +59,13 @@ void set_caching(const struct handle *handle, struct fuse_file_info *fi)
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct changefs *fs = fs_of(req);
-	struct handle *handle = new_handle(req, ino);
+	struct handle *handle;
 	struct error error = {0};
 	int r;
 
+	if (announce_open(req, ino, fi))
+		return;
+	handle = new_handle(req, ino);
 	if (!handle)
 		return;
 	r = handle_open_file(fs, handle, fi->flags, &error);
@@ -102,6 +105,10 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *p, size_t size,
 	struct error error = {0};
 	ssize_t n;
 
+	if (!handle) { /* the announcer's byte goes nowhere */
+		fuse_reply_write(req, size);
+		return;
+	}
 	handle_enter(handle);
 	n = layout_file_write(handle->file, p, size, (uint64_t)offset, flags, &error);
 	handle_leave(handle);
@@ -123,6 +130,10 @@ static void with_file(fuse_req_t req, struct fuse_file_info *fi,
 	struct error error = {0};
 	int r;
 
+	if (!handle) {
+		fuse_reply_err(req, 0);
+		return;
+	}
 	handle_enter(handle);
 	r = act(handle->file, &error);
 	handle_leave(handle);
@@ -148,7 +159,8 @@ void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct changefs *fs = fs_of(req);
 
-	handle_close(fs, handle_of(fi));
+	if (handle_of(fi))
+		handle_close(fs, handle_of(fi));
 	fuse_reply_err(req, 0);
 	park_answer(fs->park, UINT_MAX);
 }

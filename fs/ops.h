@@ -10,6 +10,7 @@ static inline struct changefs *fs_of(fuse_req_t req)
 	return fuse_req_userdata(req);
 }
 
+/* NULL for the announcer's. */
 static inline struct handle *handle_of(const struct fuse_file_info *fi)
 {
 	return (struct handle *)(uintptr_t)fi->fh;
@@ -25,6 +26,11 @@ void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
  * lookup. Takes ownership of the node. */
 int fill_entry(struct changefs *fs, struct node *node, const struct stat *st,
 	       struct fuse_entry_param *ret_entry);
+/* How many seconds the kernel may remember a name. */
+double entry_timeout(unsigned flags);
+/* The attributes of a node as its open handles see it. */
+int stat_node(struct changefs *fs, const struct node_ref *ref, struct stat *ret_stat,
+	      struct error *error);
 void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
 void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t lookups);
 void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets);
@@ -33,6 +39,17 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 		struct fuse_file_info *fi);
 void op_readlink(fuse_req_t req, fuse_ino_t ino);
 void op_statfs(fuse_req_t req, fuse_ino_t ino);
+
+/* announce_ops.c: what the announcer asks for. Each answers the request if that is so, and returns
+ * whether it did. */
+bool announce_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
+bool announce_create(fuse_req_t req, fuse_ino_t parent, const char *name,
+		     struct fuse_file_info *fi);
+bool announce_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name);
+bool announce_unlink(fuse_req_t req, fuse_ino_t parent, const char *name);
+bool announce_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+/* Attributes that let the announcer write. */
+void announce_reply_attr(fuse_req_t req, struct stat *st);
 
 /* change.c */
 void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev);

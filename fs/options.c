@@ -38,6 +38,7 @@ static const char help[] =
 	"  umask=OCTAL        the permissions to leave out (default: the caller's umask)\n"
 	"  allow_other        let other users in, as far as the permissions allow\n"
 	"  allow_root         let root in, as far as the permissions allow\n"
+	"  noannounce         do not tell inotify of what comes in by itself\n"
 	"  noexec, noatime, nodiratime, dirsync\n"
 	"                     go on to the kernel; nosuid and nodev are always on\n"
 	"What mount(8) passes along for itself (rw, user, noauto, nofail, _netdev, x-*\n"
@@ -153,6 +154,10 @@ static int parse_mount_option(struct options *options, const char *option)
 		options->allow_other = true;
 	else if (strcmp(option, "allow_root") == 0)
 		options->allow_root = true;
+	else if (strcmp(option, "noannounce") == 0)
+		options->no_announce = true;
+	else if (strcmp(option, "announce") == 0)
+		options->no_announce = false;
 	else if (option_in(option, for_kernel, ARRAY_SIZE(for_kernel)))
 		return buffer_printf(&options->kernel, ",%s", option) < 0 ? EXIT_FAILURE : GO_ON;
 	else if (!option_in(option, dropped, ARRAY_SIZE(dropped)))

@@ -17,6 +17,7 @@ struct options {
 	bool no_streams; /* listings leave the links to endless files out */
 	bool allow_other;
 	bool allow_root;
+	bool no_announce;
 	uid_t uid;
 	gid_t gid;
 	mode_t umask;

@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 
+#include "layout/names.h"
 #include "layout/tree.h"
 
 #define VALUE_MAX (64 << 10)
@@ -45,6 +46,7 @@ int ctl_render_stats(struct layout *layout, const struct node *parent, const cha
 {
 	static const char *const ends[] = {"new", "clean", "crash", "reboot"};
 	const struct layout_options *o = &layout->options;
+	struct layout_announcing announcing = {0};
 	uint64_t open = 0, waiting = 0;
 	struct store_stats s;
 
@@ -52,10 +54,11 @@ int ctl_render_stats(struct layout *layout, const struct node *parent, const cha
 	if (rc < 0)
 		return rc;
 	o->host.readers(o->host.context, &open, &waiting);
+	o->host.announcing(o->host.context, &announcing);
 	return show_json(
 		ret_node,
 		json_pack("{s:s, s:s, s:s, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
-			  "s:{s:I, s:I}}",
+			  "s:{s:I, s:I}, s:{s:s, s:s*, s:I, s:I, s:I}}",
 			  "version", o->version, "store", o->store_path, "identity", s.identity,
 			  "created_ms", (json_int_t)s.created_ms, "started_ms",
 			  (json_int_t)layout->started_ms, "last_end", ends[s.last_end],
@@ -65,7 +68,12 @@ int ctl_render_stats(struct layout *layout, const struct node *parent, const cha
 			  (json_int_t)store_collection_count(layout->store), "events",
 			  (json_int_t)s.events, "commits", (json_int_t)s.commits, "syncs",
 			  (json_int_t)s.syncs, "readers", "open", (json_int_t)open, "waiting",
-			  (json_int_t)waiting));
+			  (json_int_t)waiting, "announce", "state",
+			  announcing.reason[0] ? "off" : "on", "reason",
+			  announcing.reason[0] ? announcing.reason : NULL, "announced",
+			  (json_int_t)announcing.announced, "skipped",
+			  (json_int_t)announcing.skipped, "sequence",
+			  (json_int_t)announcing.sequence));
 }
 
 int ctl_render_errors(struct layout *layout, const struct node *parent, const char *name,
@@ -287,3 +295,32 @@ static int apply_sources(struct layout *layout, json_t *object, struct error *er
 	free(names);
 	return rc == -ENOENT ? -EINVAL : rc; /* the file is there, the value is wrong */
 }
+
+/* ---- trim ---- */
+
+/* A write is one whole value. */
+static ssize_t trim_write(struct file *file, const char *p, size_t size, uint64_t offset, int flags,
+			  struct error *error)
+{
+	static const char blank[] = " \t\r\n";
+	char text[32];
+	uint64_t sequence;
+	size_t n = size;
+
+	while (n && memchr(blank, p[n - 1], strlen(blank)))
+		n--;
+	if (n >= sizeof(text))
+		n = 0;
+	memcpy(text, p, n);
+	text[n] = 0;
+	if (name_sequence_read(text, "", &sequence) < 0)
+		return error_set(error, -EINVAL, "a sequence is expected: a number from 1 on");
+	int rc = store_floor_set(file->layout->store, sequence, "trim", error);
+	return rc < 0 ? rc : (ssize_t)size;
+}
+
+const struct file_operations file_of_trim = {
+	.size = sizeof(struct file),
+	.writable = true,
+	.write = trim_write,
+};

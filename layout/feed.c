@@ -137,16 +137,20 @@ int feed_stat_numbered(struct layout *layout, const struct node *node,
 
 static int event_open(struct file *file, struct content **shared, struct error *error)
 {
+	struct line_file *f = (struct line_file *)file;
 	struct store_event_info info;
 
-	return store_event_get(file->layout->store, file->node.number, &info,
-			       &((struct line_file *)file)->line, error);
+	int rc = store_event_get(file->layout->store, file->node.number, &info, &f->line, error);
+	if (rc == 0)
+		f->time_ms = info.timestamp_ms;
+	return rc;
 }
 
 const struct file_operations file_of_event = {
 	.size = sizeof(struct line_file),
 	.open = event_open,
 	.read = line_file_read,
+	.stat = line_file_stat,
 	.close = line_file_close,
 };
 

@@ -117,6 +117,25 @@ int layout_file_close(struct file *file, struct error *error)
 	return rc;
 }
 
+int layout_file_stat(const struct file *file, struct stat *ret_stat)
+{
+	if (!file->ops->stat)
+		return -ENOENT;
+	*ret_stat = stat_common(file->layout, &file->node);
+	file->ops->stat(file, ret_stat);
+	ret_stat->st_nlink = 0;
+	stat_complete(ret_stat);
+	return 0;
+}
+
+void line_file_stat(const struct file *file, struct stat *st)
+{
+	const struct line_file *f = (const struct line_file *)file;
+
+	st->st_size = (off_t)f->line.n;
+	st->st_mtim = time_of_ms(f->time_ms);
+}
+
 ssize_t line_file_read(struct file *file, uint64_t offset, char *p, size_t size,
 		       struct error *error)
 {

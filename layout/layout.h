@@ -13,6 +13,14 @@
 struct layout;
 struct node_row; /* a row of the node table */
 
+/* How it stands with announcing, for ctl/stats.json. */
+struct layout_announcing {
+	char reason[128]; /* why it is off; empty: it is on */
+	uint64_t announced;
+	uint64_t skipped;
+	uint64_t sequence; /* so far it has come */
+};
+
 /* What the layout needs from its host: things only the daemon knows. */
 struct layout_host {
 	void *context;
@@ -20,6 +28,7 @@ struct layout_host {
 	int (*errors)(void *context, struct buffer *ret_text);
 	/* Numbers for ctl/stats.json: open handles of endless files, and how many of them wait. */
 	void (*readers)(void *context, uint64_t *ret_open, uint64_t *ret_waiting);
+	void (*announcing)(void *context, struct layout_announcing *ret_announcing);
 };
 
 struct layout_options {
@@ -58,8 +67,13 @@ void node_move(struct node *to, struct node *from);
 uint64_t node_fixed_id(const struct node *node);
 /* The inverse. -ESTALE: no such node. */
 int node_from_fixed_id(struct layout *layout, uint64_t id, struct node *ret_node);
+/* True if it is the fixed id of a directory other than the root. */
+bool node_id_is_directory(uint64_t id);
 /* For the others: two nodes that are equal are to be one to the kernel (unless NODE_FRESH). */
 bool node_equal(const struct node *a, const struct node *b);
+/* True if both show the same file, from different beginnings or at different times. Such nodes have
+ * the same hash if they are NODE_SEVERAL. */
+bool node_same_file(const struct node *a, const struct node *b);
 uint64_t node_hash(const struct node *node);
 
 enum node_flags {
@@ -71,6 +85,7 @@ enum node_flags {
 	NODE_DIRECT = 1 << 5,	 /* no page cache */
 	NODE_STATIC = 1 << 6,	 /* the name is always there: the kernel may remember it */
 	NODE_CONTENT = 1 << 7,	 /* opening loads the whole content (struct content) */
+	NODE_SEVERAL = 1 << 8, /* several nodes show one file that changes, see node_same_file() */
 };
 
 unsigned node_flags(const struct node *node);
@@ -174,6 +189,9 @@ int layout_file_open(struct layout *layout, const struct node *node, int flags,
  */
 ssize_t layout_file_read(struct file *file, uint64_t offset, char *p, size_t size,
 			 struct error *error);
+/* What fstat(2) tells of a file that can still be read although its node is gone. -ENOENT: it
+ * cannot. From any thread. */
+int layout_file_stat(const struct file *file, struct stat *ret_stat);
 /* True if an endless file has bytes for `offset`. Cheap, and from any thread. */
 bool layout_file_ready(struct file *file, uint64_t offset);
 /* Takes up to `size` bytes; `flags` are the file's now (O_DSYNC). Less than size: the rest was not
@@ -212,6 +230,46 @@ int layout_directory_next(struct directory *directory, uint64_t cookie,
 			  struct directory_entry *ret_entry, struct node *ret_node,
 			  struct stat *ret_stat, struct error *error);
 void layout_directory_close(struct directory *directory);
+
+/* ---- what came by itself, for those who watch directories ---- */
+
+struct layout_changes;
+
+enum layout_action { LAYOUT_APPEARED, LAYOUT_MODIFIED, LAYOUT_VANISHED };
+
+struct layout_change {
+	enum layout_action action;
+	uint64_t directory; /* its fixed id */
+	bool is_directory;  /* the name is one */
+	char name[256];
+};
+
+/*
+ * What changes from now on. `wanted` says whether anyone may watch a directory, by its fixed id;
+ * changes in others are passed over. One thread at a time, but for layout_changes_await(). When too
+ * much has come only the newest event of each collection, with its document, is given.
+ */
+int layout_changes_open(struct layout *layout, bool (*wanted)(void *context, uint64_t directory),
+			void *context, struct layout_changes **ret_changes);
+void layout_changes_close(struct layout_changes *changes); /* takes NULL */
+/* Looks at what there is now. Streams that grew are given once a look, and not at each
+ * while much else is new. */
+int layout_changes_look(struct layout_changes *changes);
+/* 1 and the next change, or 0: for now there is no more to give. */
+int layout_changes_next(struct layout_changes *changes, struct layout_change *ret_change);
+/* What was given is known to those who watch. False: there is more, look again in a while. */
+bool layout_changes_done(struct layout_changes *changes);
+/* True if this node's name is still to be given: the kernel may not remember it. From any thread.
+ */
+bool layout_changes_await(const struct layout_changes *changes, const struct node *node);
+/* The sequence up to which everything was given. From any thread. */
+uint64_t layout_changes_sequence(const struct layout_changes *changes);
+/* How many were left out because there were too many. */
+uint64_t layout_changes_skipped(const struct layout_changes *changes);
+/* A node and attributes for what has vanished from a directory, so that its name can be removed.
+ * -ENOENT: no such name can have been there. Caller frees the node. */
+int layout_vanished(struct layout *layout, const struct node *parent, const char *name,
+		    struct node *ret_node, struct stat *ret_stat);
 
 /* ---- for people ---- */
 

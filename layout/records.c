@@ -75,15 +75,15 @@ static int record_open(struct file *file, struct content **shared, struct error 
 {
 	struct line_file *f = (struct line_file *)file;
 	size_t size;
-	int64_t ms;
 
 	return store_record_get(file->layout->store, kind_of(row_of(&file->node)),
-				file->node.number, &size, &ms, &f->line, error);
+				file->node.number, &size, &f->time_ms, &f->line, error);
 }
 
 const struct file_operations file_of_record = {
 	.size = sizeof(struct line_file),
 	.open = record_open,
 	.read = line_file_read,
+	.stat = line_file_stat,
 	.close = line_file_close,
 };

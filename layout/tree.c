@@ -26,7 +26,7 @@
 				.name = ".tail",                                                   \
 				.about = "the endless stream itself, not listed",                  \
 				.mode = READABLE,                                                  \
-				.flags = NODE_ENDLESS | NODE_DIRECT,                               \
+				.flags = NODE_ENDLESS | NODE_DIRECT | NODE_SEVERAL,                \
 				.unlisted = true,                                                  \
 				.key = NODE_FREE,                                                  \
 				.file = &file_of_stream,                                           \
@@ -49,7 +49,7 @@
 		.name = "log.ndjson",                                                              \
 		.about = WHAT ", ends at the newest",                                              \
 		.mode = READABLE,                                                                  \
-		.flags = NODE_DIRECT,                                                              \
+		.flags = NODE_DIRECT | NODE_SEVERAL,                                               \
 		.key = NODE_FREE,                                                                  \
 		.file = &file_of_stream,                                                           \
 		.find = feed_find_stream,                                                          \
@@ -148,7 +148,7 @@ const struct node_row node_rows[ROWS] = {
 			 "the newest value of a key, byte for byte; writing it records a PUT, rm a "
 			 "DELETE",
 		 .mode = WRITABLE,
-		 .flags = NODE_CONTENT | NODE_FRESH,
+		 .flags = NODE_CONTENT | NODE_FRESH | NODE_SEVERAL,
 		 .key = NODE_FREE,
 		 .file = &file_of_document,
 		 .find = data_find_document,
@@ -220,6 +220,14 @@ const struct node_row node_rows[ROWS] = {
 		RENDERED_ROW("sources.json",
 			     "producers and their positions; write {\"NAME\":null} to forget one",
 			     WRITABLE, &file_of_value, ctl_render_sources),
+	[ROW_CTL_TRIM] = {.parent = ROW_CTL,
+			  .name = "trim",
+			  .about = "takes a sequence: what is strictly below it leaves the log",
+			  .mode = WRITABLE,
+			  .flags = NODE_FRESH | NODE_DIRECT,
+			  .key = NODE_FREE,
+			  .file = &file_of_trim,
+			  .stat = ctl_stat_text},
 };
 
 /* ---- nodes ---- */
@@ -281,11 +289,29 @@ int node_from_fixed_id(struct layout *layout, uint64_t id, struct node *ret_node
 	return 0;
 }
 
+bool node_id_is_directory(uint64_t id)
+{
+	uint64_t row = id >> 54;
+
+	return row > ROW_NONE && row < ROWS && node_rows[row].flags & NODE_DIRECTORY;
+}
+
+static bool same_text(const struct node *a, const struct node *b)
+{
+	return a->text_size == b->text_size &&
+	       (!a->text_size || memcmp(a->text, b->text, a->text_size) == 0);
+}
+
+bool node_same_file(const struct node *a, const struct node *b)
+{
+	if (a->row != b->row || a->collection != b->collection)
+		return false;
+	return row_of(a) != ROW_DOCUMENT || same_text(a, b);
+}
+
 bool node_equal(const struct node *a, const struct node *b)
 {
-	return a->row == b->row && a->collection == b->collection && a->number == b->number &&
-	       a->text_size == b->text_size &&
-	       (!a->text_size || memcmp(a->text, b->text, a->text_size) == 0);
+	return node_same_file(a, b) && a->number == b->number && same_text(a, b);
 }
 
 /* FNV-1a, 64 bits, with a last mix (both by their published constants). */
@@ -310,8 +336,12 @@ uint64_t node_hash(const struct node *node)
 {
 	uint64_t h = hash_start(row_of(node), node->collection);
 
-	h = hash_bytes(h, &node->number, sizeof(node->number));
-	h = hash_bytes(h, node->text, node->text_size);
+	bool several = node->row->flags & NODE_SEVERAL;
+
+	if (!several)
+		h = hash_bytes(h, &node->number, sizeof(node->number));
+	if (!several || row_of(node) == ROW_DOCUMENT)
+		h = hash_bytes(h, node->text, node->text_size);
 	return h ^ h >> 32;
 }
 
@@ -378,8 +408,7 @@ static int stat_directory(struct layout *layout, const struct node *node, struct
 	return rc;
 }
 
-int layout_stat(struct layout *layout, const struct node *node, const struct content *content,
-		struct stat *ret_stat, struct error *error)
+struct stat stat_common(struct layout *layout, const struct node *node)
 {
 	const struct node_row *row = node->row;
 	struct stat st = {
@@ -391,18 +420,32 @@ int layout_stat(struct layout *layout, const struct node *node, const struct con
 		.st_blksize = 4096,
 		.st_mtim = time_of_ms(layout->created_ms),
 	};
-	int rc = 0;
 
 	if (!st.st_ino)
 		st.st_ino = fixed_number(row_of(node), node->collection);
+	return st;
+}
+
+void stat_complete(struct stat *st)
+{
+	st->st_blocks = st->st_size > 512 ? (st->st_size + 511) / 512 : 1;
+	st->st_atim = st->st_ctim = st->st_mtim;
+}
+
+int layout_stat(struct layout *layout, const struct node *node, const struct content *content,
+		struct stat *ret_stat, struct error *error)
+{
+	const struct node_row *row = node->row;
+	struct stat st = stat_common(layout, node);
+	int rc = 0;
+
 	if (row->flags & NODE_DIRECTORY)
 		rc = stat_directory(layout, node, &st);
 	else if (row->flags & NODE_LINK)
 		st.st_size = (off_t)strlen(row->target);
 	else
 		rc = row->stat(layout, node, content, &st, error);
-	st.st_blocks = st.st_size > 512 ? (st.st_size + 511) / 512 : 1;
-	st.st_atim = st.st_ctim = st.st_mtim;
+	stat_complete(&st);
 	if (rc == 0)
 		rc = attributes_apply(layout, node, &st);
 	*ret_stat = st;

@@ -42,6 +42,7 @@ enum row_id {
 	ROW_CTL_ERRORS,
 	ROW_CTL_CONFIG,
 	ROW_CTL_SOURCES,
+	ROW_CTL_TRIM,
 	ROWS,
 };
 
@@ -149,6 +150,10 @@ struct layout {
 	int64_t created_ms; /* the store's birth */
 };
 
+/* What can be said of any node without looking at what it shows. */
+struct stat stat_common(struct layout *layout, const struct node *node);
+/* What follows from the size and the time. */
+void stat_complete(struct stat *st);
 /* An inode number for what has no number of its own: 62 bits of a hash, apart from all others. */
 uint64_t ino_of_draft(uint64_t id);
 uint64_t ino_of_text(enum row_id row, uint32_t collection, struct bytes text);
@@ -187,6 +192,8 @@ struct file_operations {
 	ssize_t (*read)(struct file *file, uint64_t offset, char *p, size_t size,
 			struct error *error);
 	bool (*ready)(struct file *file, uint64_t offset);
+	/* Size and time of what it shows although its node is gone; NULL: it does not. */
+	void (*stat)(const struct file *file, struct stat *st);
 	ssize_t (*write)(struct file *file, const char *p, size_t size, uint64_t offset, int flags,
 			 struct error *error);
 	/* NULL: a size means nothing here. */
@@ -203,11 +210,13 @@ ssize_t read_bytes(struct bytes from, uint64_t offset, char *p, size_t size);
 struct line_file {
 	struct file file;
 	struct buffer line;
+	int64_t time_ms;
 };
 
 ssize_t line_file_read(struct file *file, uint64_t offset, char *p, size_t size,
 		       struct error *error);
 int line_file_close(struct file *file, struct error *error);
+void line_file_stat(const struct file *file, struct stat *st);
 
 /* Files whose whole content is rendered: the node's text is it. */
 extern const struct file_operations file_of_text;
@@ -292,7 +301,7 @@ int records_stat(struct layout *layout, const struct node *node, const struct co
 int64_t records_last_ms(struct layout *layout, enum row_id row);
 
 /* ctl.c */
-extern const struct file_operations file_of_value;
+extern const struct file_operations file_of_value, file_of_trim;
 int ctl_render_stats(struct layout *layout, const struct node *parent, const char *name,
 		     struct node *ret_node, struct error *error);
 int ctl_render_errors(struct layout *layout, const struct node *parent, const char *name,

@@ -284,6 +284,13 @@ bool store_collection_is_removed(struct store *store, uint32_t id)
 	return c && is_removed(c);
 }
 
+bool store_collection_is_made(struct store *store, uint32_t id)
+{
+	struct collection *c = collections_get(&store->collections, id);
+
+	return c && atomic_load(&c->made);
+}
+
 static int create(struct store *store, struct db_batch *batch, struct collection *c,
 		  struct error *error)
 {
@@ -300,6 +307,7 @@ static int create(struct store *store, struct db_batch *batch, struct collection
 	if (rc < 0)
 		return rc;
 	atomic_store(&c->removed, 0);
+	atomic_store(&c->made, true);
 	collection_publish(c);
 	return 0;
 }

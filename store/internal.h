@@ -52,6 +52,7 @@ struct collection {
 
 	/* What readers see. */
 	_Atomic bool visible;
+	_Atomic bool made;	  /* without an event, since the store was opened */
 	_Atomic uint64_t removed; /* last_sequence + 1 when it was removed; 0: never */
 	_Atomic uint64_t end;
 	_Atomic uint64_t events;

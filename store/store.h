@@ -199,6 +199,8 @@ int store_collection_create(struct store *store, struct bytes name, struct error
  */
 int store_collection_remove(struct store *store, uint32_t id, struct error *error);
 bool store_collection_is_removed(struct store *store, uint32_t id);
+/* It was made by store_collection_create(), since the store was opened. */
+bool store_collection_is_made(struct store *store, uint32_t id);
 /* The id, or -ENOENT. */
 int store_collection_find(struct store *store, struct bytes name, uint32_t *ret_id);
 /* Borrowed until store_close(). Absent if there is no such id. */

@@ -5,7 +5,7 @@ bats_require_minimum_version 1.5.0
 load helpers
 
 @test "ctl/ lists its files" {
-	[ "$(names "$MNT/ctl")" = "config.json errors sources.json stats.json" ]
+	[ "$(names "$MNT/ctl")" = "config.json errors sources.json stats.json trim" ]
 }
 
 @test "stats.json is JSON and tells the truth" {

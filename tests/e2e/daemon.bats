@@ -176,7 +176,7 @@ stop_background() {
 	start_daemon
 	put user:a 1
 	[ "$(stat -c %s "$MNT/README.md")" -eq "$(wc -c <"$MNT/README.md")" ]
-	for name in feed/ data/ in/ dlq/ ops/ ctl/ README.md tail log.ndjson events wal2json stats.json errors config.json sources.json; do
+	for name in feed/ data/ in/ dlq/ ops/ ctl/ README.md tail log.ndjson events wal2json stats.json errors config.json sources.json trim; do
 		grep -qF -- "$name" "$MNT/README.md"
 	done
 	for name in "$MNT"/*; do

@@ -95,9 +95,9 @@ fill() {
 }
 
 @test "files that take writes only give end of file, at once" {
-	for file in events wal2json wal2json@other; do
-		[ "$(within 5 cat "$MNT/in/$file" | wc -c)" -eq 0 ]
-		[ "$(stat -c %s "$MNT/in/$file")" -eq 0 ]
+	for file in in/events in/wal2json in/wal2json@other ctl/trim; do
+		[ "$(within 5 cat "$MNT/$file" | wc -c)" -eq 0 ]
+		[ "$(stat -c %s "$MNT/$file")" -eq 0 ]
 	done
 }
 
