@@ -209,7 +209,7 @@ int announce_new(const char *mountpoint, struct announce **ret_announce)
 {
 	struct announce *a = calloc(1, sizeof(*a));
 	pthread_condattr_t monotonic;
-	uint64_t random[2];
+	uint64_t random[2] = {0};
 	int r;
 
 	if (!a)

@@ -91,7 +91,7 @@ static int fill_modified(struct changefs *fs, fuse_ino_t parent, const char *nam
 	return 0;
 }
 
-static int fill_vanished(struct changefs *fs, fuse_ino_t parent, const char *name, uint64_t stamp,
+static int fill_vanished(struct changefs *fs, fuse_ino_t parent, const char *name,
 			 struct fuse_entry_param *ret_entry)
 {
 	struct node node = {0};
@@ -102,13 +102,6 @@ static int fill_vanished(struct changefs *fs, fuse_ino_t parent, const char *nam
 		return r;
 	r = layout_vanished(fs->layout, ref.node, name, &node, &ret_entry->attr);
 	nodes_unref(fs->nodes, &ref);
-	/* Who watches the file itself is told too. */
-	if (r == 0 && node_flags(&node) & NODE_SEVERAL &&
-	    nodes_find_same(fs->nodes, &node, stamp, &ret_entry->ino, &ref) == 0) {
-		node_free(&node);
-		nodes_unref(fs->nodes, &ref);
-		return 0;
-	}
 	if (r == 0)
 		r = nodes_intern(fs->nodes, &node, &ret_entry->ino, &ref);
 	if (r == 0)
@@ -129,7 +122,7 @@ bool announce_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		if (action.kind == ANNOUNCER_MODIFY)
 			r = fill_modified(fs, parent, name, action.stamp, &entry);
 		else if (action.kind == ANNOUNCER_REMOVE)
-			r = fill_vanished(fs, parent, name, action.stamp, &entry);
+			r = fill_vanished(fs, parent, name, &entry);
 	}
 	entry.entry_timeout = entry.attr_timeout = 0;
 	let_write(req, &entry.attr);

@@ -236,7 +236,7 @@ static int grow_ends(struct layout_changes *c, uint32_t count)
 {
 	uint64_t *ends;
 
-	if (count <= c->end_count)
+	if (!count || count <= c->end_count)
 		return 0;
 	ends = realloc(c->ends, count * sizeof(*ends));
 	if (!ends)
@@ -258,7 +258,7 @@ static int by_number(const void *a, const void *b)
 static int pick(struct layout_changes *c)
 {
 	uint32_t count = c->seen.collections;
-	uint64_t *picked = realloc(c->picked, (count + 1) * sizeof(*picked));
+	uint64_t *picked = realloc(c->picked, ((size_t)count + 1) * sizeof(*picked));
 	struct store_stream stream;
 
 	if (!picked)
