@@ -18,13 +18,19 @@ static void no_readers(void *context, uint64_t *ret_open, uint64_t *ret_waiting)
 	*ret_open = *ret_waiting = 0;
 }
 
+static void no_announcing(void *context, struct layout_announcing *ret_announcing)
+{
+	(void)context;
+	*ret_announcing = (struct layout_announcing){0};
+}
+
 static struct layout *open_layout_with(struct store *s, mode_t umask)
 {
 	struct layout_options options = {
 		.umask = umask,
 		.version = "test",
 		.store_path = "store",
-		.host = {.errors = no_errors, .readers = no_readers},
+		.host = {.errors = no_errors, .readers = no_readers, .announcing = no_announcing},
 	};
 	struct layout *l = NULL;
 
