@@ -324,11 +324,14 @@ bool nodes_hold_directory(struct nodes *nodes, uint64_t id)
 	return held;
 }
 
-/* The next one in the chain that shows the same file and that the kernel knows. */
+/* The next one in the chain that shows the same file and that the kernel knows. A document that is
+ * open may be in the making: to write to it would move its end in the kernel. */
 static struct inode *next_same(struct inode *inode, const struct node *node, uint64_t hash)
 {
-	while (inode &&
-	       (inode->hash != hash || !inode->lookups || !node_same_file(&inode->node, node)))
+	bool is_fresh = node_flags(node) & NODE_FRESH;
+
+	while (inode && (inode->hash != hash || !inode->lookups ||
+			 (is_fresh && inode->references) || !node_same_file(&inode->node, node)))
 		inode = inode->next_node;
 	return inode;
 }

@@ -43,6 +43,7 @@ struct layout_changes {
 	unsigned looks;	 /* since they were compared */
 	unsigned steps;	 /* since the last look */
 	bool complete;	 /* all that was seen was given */
+	bool late;	 /* but for the streams */
 	bool made;	 /* directories, whose watchers need time to come */
 
 	uint64_t *picked; /* the newest events of a backlog, in order */
@@ -308,10 +309,11 @@ int layout_changes_look(struct layout_changes *changes)
 	c->steps = 0;
 	bool all = c->stream >= c->end_count;
 	int rc = grow_ends(c, c->seen.collections + 1);
-	if (all && c->end_count && (c->complete || ++c->looks >= STREAMS_EVERY))
-		c->stream = c->looks = 0;
-	else if (all)
+	c->late = all && !c->complete && ++c->looks < STREAMS_EVERY;
+	if (c->late)
 		c->stream = c->end_count;
+	else if (all)
+		c->stream = c->looks = 0;
 	for (int kind = 0; kind < 2; kind++)
 		pass_over(c, &c->now.records[kind], c->seen.records[kind]);
 	pass_over(c, &c->now.floor, c->seen.floor);
@@ -345,7 +347,7 @@ bool layout_changes_done(struct layout_changes *changes)
 		atomic_store(&c->known_sequence, c->settled.sequence);
 	for (int kind = 0; kind < 2; kind++)
 		atomic_store(&c->known_records[kind], c->settled.records[kind]);
-	return c->complete;
+	return c->complete && !c->late;
 }
 
 int layout_changes_open(struct layout *layout, bool (*wanted_by)(void *context, uint64_t directory),

@@ -187,6 +187,25 @@ static void of_a_backlog_each_collections_newest_is_told(void)
 	close_world(&w);
 }
 
+static void streams_are_told_even_behind_much_else(void)
+{
+	bool complete = false, modified = false;
+	struct world w;
+
+	open_world(&w);
+	put(w.store, "user:a", "1");
+	told(&w);
+	for (int i = 0; i < 60; i++) /* more than one look takes */
+		put(w.store, "user:b", "1");
+	look(&w, &complete);
+	CHECK(!complete);
+	put(w.store, "user:c", "1");
+	while (!complete)
+		modified |= strstr(look(&w, &complete), "*/feed/.tail") != NULL;
+	CHECK(modified);
+	close_world(&w);
+}
+
 static void a_name_is_awaited_until_it_is_told(void)
 {
 	struct node feed = {0}, user = {0}, event = {0};
@@ -230,6 +249,7 @@ int main(void)
 	RUN_FRESH(documents_appear_change_and_vanish);
 	RUN_FRESH(nothing_is_told_where_nobody_watches);
 	RUN_FRESH(of_a_backlog_each_collections_newest_is_told);
+	RUN_FRESH(streams_are_told_even_behind_much_else);
 	RUN_FRESH(a_name_is_awaited_until_it_is_told);
 	RUN_FRESH(what_was_trimmed_vanishes);
 	return test_summary();
