@@ -34,11 +34,11 @@ static const char help[] =
 	"  sync               every write returns only when it would survive a power cut\n"
 	"  nostreams          leave the links named 'tail' out of listings, for tools\n"
 	"                     that follow links as they walk; they still open by name\n"
+	"  noannounce         do not tell inotify of what comes in by itself\n"
 	"  uid=N, gid=N       who owns the files (default: who mounts)\n"
 	"  umask=OCTAL        the permissions to leave out (default: the caller's umask)\n"
 	"  allow_other        let other users in, as far as the permissions allow\n"
 	"  allow_root         let root in, as far as the permissions allow\n"
-	"  noannounce         do not tell inotify of what comes in by itself\n"
 	"  noexec, noatime, nodiratime, dirsync\n"
 	"                     go on to the kernel; nosuid and nodev are always on\n"
 	"What mount(8) passes along for itself (rw, user, noauto, nofail, _netdev, x-*\n"
@@ -156,8 +156,6 @@ static int parse_mount_option(struct options *options, const char *option)
 		options->allow_root = true;
 	else if (strcmp(option, "noannounce") == 0)
 		options->no_announce = true;
-	else if (strcmp(option, "announce") == 0)
-		options->no_announce = false;
 	else if (option_in(option, for_kernel, ARRAY_SIZE(for_kernel)))
 		return buffer_printf(&options->kernel, ",%s", option) < 0 ? EXIT_FAILURE : GO_ON;
 	else if (!option_in(option, dropped, ARRAY_SIZE(dropped)))
