@@ -20,6 +20,7 @@
 #include "fs/announcer.h"
 
 #define FIRST_FD 3 /* behind the standard ones */
+#define NAME	 "changefs-tell"
 
 /* ---- in the announcer ---- */
 
@@ -144,13 +145,33 @@ static void serve(struct announcer_batch *batch, int fd, const char *mountpoint)
 	}
 }
 
+/* Who looks for the daemon by its arguments is to find one process: the arguments' place, which
+ * begins with the program's name, is written over. */
+static void take_name(void)
+{
+	int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+	char piece[4096];
+	size_t size = 0;
+	ssize_t n;
+
+	while (fd >= 0 && (n = read(fd, piece, sizeof(piece))) > 0)
+		size += (size_t)n;
+	if (fd >= 0)
+		close(fd);
+	if (size > sizeof(NAME)) {
+		memset(program_invocation_name, 0, size);
+		memcpy(program_invocation_name, NAME, sizeof(NAME));
+	}
+	prctl(PR_SET_NAME, NAME);
+}
+
 /* Keeps nothing of the daemon's: neither its descriptors, which may be somebody's pipes, nor a
  * directory. Signals that end the daemon are blocked here; the daemon's end is ours. */
 static void be_announcer(struct announcer_batch *batch, int fd, const char *mountpoint)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
-	prctl(PR_SET_NAME, "changefs-tell");
+	take_name();
 	for (int i = 0; i < FIRST_FD; i++)
 		dup2(null, i);
 	if (fd != FIRST_FD)

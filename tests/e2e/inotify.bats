@@ -476,3 +476,8 @@ nothing_beneath() {
 	done
 	OTHER_STORES+=("$WORK/user/store")
 }
+
+@test "pgrep finds one process by the daemon's arguments, and the announcer by its name" {
+	[ "$(pgrep -f -- "$STORE $MNT")" = "$DAEMON" ]
+	[ "$(pgrep -P "$DAEMON" -x changefs-tell)" = "$(pgrep -P "$DAEMON")" ]
+}
