@@ -64,7 +64,12 @@ struct store_document_cursor {
 	struct db_iterator *it;
 	uint32_t collection;
 	char key[STORE_KEY_MAX];
-	bool started; /* the iterator stands on what was given last */
+	struct bytes found; /* the key that the iterator stands on */
+	bool started;	    /* and that was given */
+	/* When the disk is full: changes that are not in the database (documents_view()). */
+	struct table_entry *changes;
+	size_t change_count, change;
+	bool truncated;
 };
 
 int store_document_cursor_open(struct store *store, uint32_t collection,
@@ -75,9 +80,12 @@ int store_document_cursor_open(struct store *store, uint32_t collection,
 	if (!c)
 		return -ENOMEM;
 	int rc = documents_settle(store, &c->it);
+	if (rc < 0)
+		rc = documents_view(store, collection, &c->it, &c->changes, &c->change_count,
+				    &c->truncated);
 	if (rc < 0) {
 		free(c);
-		return error_set(error, rc, "the documents cannot be written to the disk");
+		return error_set(error, rc, "the documents cannot be listed");
 	}
 	c->collection = collection;
 	store_document_cursor_seek(c, (struct bytes){0});
@@ -85,31 +93,69 @@ int store_document_cursor_open(struct store *store, uint32_t collection,
 	return 0;
 }
 
-int store_document_cursor_next(struct store_document_cursor *cursor, struct bytes *ret_key,
-			       struct store_document *ret_document, struct error *error)
+/* The next one that the database has: 1, 0 at the end. */
+static int next_in_database(struct store_document_cursor *c, struct bytes *ret_value,
+			    struct error *error)
 {
-	struct bytes k, v;
+	struct bytes k;
 	uint32_t collection;
 	uint64_t version;
-	int rc;
 
-	for (;; cursor->started = true) {
-		if (cursor->started)
-			db_iterator_next(cursor->it);
-		rc = db_iterator_get(cursor->it, &k, &v, error);
+	if (c->truncated)
+		return 0;
+	for (;; c->started = true) {
+		if (c->started)
+			db_iterator_next(c->it);
+		int rc = db_iterator_get(c->it, &k, ret_value, error);
 		if (rc <= 0)
 			return rc;
-		if (!key_state_read(k, &collection, cursor->key, &ret_key->n, &version))
+		c->found.p = c->key;
+		if (!key_state_read(k, &collection, c->key, &c->found.n, &version))
 			return error_set(error, -EBADMSG, "a document's key is malformed");
-		if (collection != cursor->collection)
+		if (collection != c->collection)
 			return 0;
 		if (version == 0)
 			break;
 	}
-	cursor->started = true;
-	ret_key->p = cursor->key;
-	rc = parse(v, ret_document, error);
-	return rc < 0 ? rc : 1;
+	c->started = false; /* it is not given yet */
+	return 1;
+}
+
+static int order_of(struct bytes a, struct bytes b)
+{
+	int order = memcmp(a.p, b.p, a.n < b.n ? a.n : b.n);
+
+	return order ? order : a.n < b.n ? -1 : a.n > b.n;
+}
+
+int store_document_cursor_next(struct store_document_cursor *cursor, struct bytes *ret_key,
+			       struct store_document *ret_document, struct error *error)
+{
+	struct bytes value = {0};
+
+	for (;;) {
+		int there = next_in_database(cursor, &value, error);
+		if (there < 0)
+			return there;
+		bool more = cursor->change < cursor->change_count;
+		if (!there && !more)
+			return 0;
+		int order = !more    ? 1
+			    : !there ? -1
+				     : order_of(cursor->changes[cursor->change].key, cursor->found);
+		cursor->started = order >= 0;
+		if (order > 0) {
+			*ret_key = cursor->found;
+			int rc = parse(value, ret_document, error);
+			return rc < 0 ? rc : 1;
+		}
+		const struct table_entry *e = &cursor->changes[cursor->change++];
+		if (!e->text.p)
+			continue; /* it is deleted */
+		*ret_key = e->key;
+		*ret_document = (struct store_document){e->sequence, e->timestamp_ms, e->text.n};
+		return 1;
+	}
 }
 
 void store_document_cursor_seek(struct store_document_cursor *cursor, struct bytes key)
@@ -123,6 +169,10 @@ void store_document_cursor_seek(struct store_document_cursor *cursor, struct byt
 		put_be32(name, cursor->collection);
 	db_iterator_seek(cursor->it, (struct bytes){name, n});
 	cursor->started = false;
+	cursor->change = 0;
+	while (key.p && cursor->change < cursor->change_count &&
+	       order_of(cursor->changes[cursor->change].key, key) < 0)
+		cursor->change++;
 }
 
 void store_document_cursor_close(struct store_document_cursor *cursor)
@@ -130,5 +180,6 @@ void store_document_cursor_close(struct store_document_cursor *cursor)
 	if (!cursor)
 		return;
 	db_iterator_close(cursor->it);
+	free(cursor->changes);
 	free(cursor);
 }

@@ -133,9 +133,14 @@ int documents_apply(struct store *store, const struct document_change *changes, 
 	return rc;
 }
 
-/* Below the mutex: waits until no table is on its way. */
+/* Below the mutex: waits until no table is on its way. What failed before is tried again now: there
+ * may be room by now. */
 static int wait_settled(struct documents *d)
 {
+	if (!d->settled && d->failure) {
+		d->failure = 0;
+		pthread_cond_signal(&d->wake);
+	}
 	while (!d->settled && d->failure == 0)
 		pthread_cond_wait(&d->done, &d->mutex);
 	return d->settled ? 0 : d->failure;
@@ -204,13 +209,15 @@ static void put_applied(struct store *store, struct db_batch *batch, uint64_t se
 /* The pieces may be written again after a crash: they say the same, up to the record 'A'. */
 static int move_table(struct store *store, const struct table *t)
 {
+	size_t bytes = 0;
+	int rc = commit_check_disk(store, 2 * t->bytes, NULL);
+
+	if (rc < 0)
+		return rc;
 	const struct table_entry **all = table_sorted(t);
 	struct db_batch *batch = db_batch_new();
-	size_t bytes = 0;
-	int rc = all ? 0 : -ENOMEM;
-
-	if (rc == 0)
-		rc = commit_check_disk(store, 2 * t->bytes, NULL);
+	if (!all)
+		rc = -ENOMEM;
 	put_truncations(store, batch, t);
 	for (size_t i = 0; i < t->count && rc == 0; i++) {
 		put_one(store, batch, all[i]);
@@ -305,6 +312,67 @@ int documents_settle(struct store *store, struct db_iterator **ret_it)
 		*ret_it = db_iterator_open(store->db, DB_STATE, true);
 	pthread_mutex_unlock(&d->mutex);
 	return rc;
+}
+
+/* Appends the table's entries of the collection and makes room for their keys behind all of them.
+ */
+static size_t count_entries(const struct table *t, uint32_t collection, size_t *bytes)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; t && i < t->count; i++)
+		if (t->entries[i].collection == collection) {
+			*bytes += sizeof(t->entries[i]) + t->entries[i].key.n;
+			n++;
+		}
+	return n;
+}
+
+/* Copies the entries that no newer table has. */
+static size_t copy_entries(const struct table *t, const struct table *newer, uint32_t collection,
+			   struct table_entry *to, char **keys)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; t && i < t->count; i++) {
+		const struct table_entry *e = &t->entries[i];
+		if (e->collection != collection ||
+		    (newer && (table_is_truncated(newer, collection) ||
+			       table_find(newer, collection, e->key))))
+			continue;
+		to[n] = *e;
+		to[n].key.p = memcpy(*keys, e->key.p, e->key.n);
+		*keys += e->key.n;
+		n++;
+	}
+	return n;
+}
+
+int documents_view(struct store *store, uint32_t collection, struct db_iterator **ret_it,
+		   struct table_entry **ret_entries, size_t *ret_count, bool *ret_truncated)
+{
+	struct documents *d = &store->documents;
+	size_t bytes = 0, count;
+
+	pthread_rwlock_rdlock(&d->lock);
+	count = count_entries(d->settling, collection, &bytes) +
+		count_entries(d->active, collection, &bytes);
+	struct table_entry *entries = malloc(bytes + 1);
+	if (entries) {
+		char *keys = (char *)(entries + count);
+		count = copy_entries(d->settling, d->active, collection, entries, &keys);
+		count += copy_entries(d->active, NULL, collection, entries + count, &keys);
+		*ret_truncated = (d->settling && table_is_truncated(d->settling, collection)) ||
+				 table_is_truncated(d->active, collection);
+		*ret_it = db_iterator_open(store->db, DB_STATE, true);
+	}
+	pthread_rwlock_unlock(&d->lock);
+	if (!entries)
+		return -ENOMEM;
+	table_entries_sort(entries, count);
+	*ret_entries = entries;
+	*ret_count = count;
+	return 0;
 }
 
 int documents_end(struct store *store)

@@ -70,3 +70,11 @@ void documents_unlock(struct store *store);
  * as they stood at one commit.
  */
 int documents_settle(struct store *store, struct db_iterator **ret_it);
+/*
+ * For when that fails, as on a full disk: what the database has of a collection, and beside it the
+ * entries of the tables, in the order of keys, which count more. With *ret_truncated what the
+ * database has is gone. The caller frees the array; each entry's key is behind it, its text's n is
+ * the size, and its p is not NULL if there is a document.
+ */
+int documents_view(struct store *store, uint32_t collection, struct db_iterator **ret_it,
+		   struct table_entry **ret_entries, size_t *ret_count, bool *ret_truncated);

@@ -179,16 +179,26 @@ int table_truncate(struct table *t, uint32_t collection, uint64_t sequence)
 	return 0;
 }
 
-static int compare(const void *pa, const void *pb)
+static int compare_entries(const void *pa, const void *pb)
 {
-	const struct table_entry *a = *(const struct table_entry *const *)pa;
-	const struct table_entry *b = *(const struct table_entry *const *)pb;
+	const struct table_entry *a = pa, *b = pb;
 
 	if (a->collection != b->collection)
 		return a->collection < b->collection ? -1 : 1;
 	size_t n = a->key.n < b->key.n ? a->key.n : b->key.n;
 	int order = memcmp(a->key.p, b->key.p, n);
 	return order ? order : a->key.n < b->key.n ? -1 : a->key.n > b->key.n;
+}
+
+static int compare(const void *pa, const void *pb)
+{
+	return compare_entries(*(const struct table_entry *const *)pa,
+			       *(const struct table_entry *const *)pb);
+}
+
+void table_entries_sort(struct table_entry *entries, size_t count)
+{
+	qsort(entries, count, sizeof(*entries), compare_entries);
 }
 
 const struct table_entry **table_sorted(const struct table *t)

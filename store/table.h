@@ -45,4 +45,7 @@ int table_truncate(struct table *t, uint32_t collection, uint64_t sequence);
 /* The entries in the order of (collection, key); caller frees the array. NULL: no memory. */
 const struct table_entry **table_sorted(const struct table *t);
 
+/* Puts entries in that order. */
+void table_entries_sort(struct table_entry *entries, size_t count);
+
 uint64_t document_hash(uint32_t collection, struct bytes key);

@@ -12,6 +12,11 @@ setup() {
 	printf '[1]\n' >"$DATA/alice.json"
 }
 
+teardown() {
+	changefs_teardown
+	! mountpoint -q "$WORK/disk" || umount -l "$WORK/disk"
+}
+
 @test "ls: a document that was moved away and came back through in/events is listed" {
 	mv "$DATA/alice.json" "$DATA/.alice"
 	[ "$(names "$DATA")" = ".alice" ]
@@ -86,4 +91,35 @@ setup() {
 	log_has 3
 	rm "$DATA/zeros"
 	printf x >"$DATA/t1"
+}
+
+@test "a full disk: what was recorded is listed and read, more is refused, and room mends it" {
+	stop_daemon
+	[ "$(id -u)" -eq 0 ] || { echo "a small file system is needed: run this as root" >&2; return 1; }
+	rm -r "$STORE"
+	mkdir "$WORK/disk"
+	mount -t tmpfs -o size=160m changefs-test "$WORK/disk"
+	STORE=$WORK/disk/store
+	start_daemon
+	make_events 1 50 >"$MNT/in/events"
+	printf '"old"' >"$DATA/2.json"
+	[ "$(names "$DATA" | wc -w)" -eq 50 ] # they are in the database
+	printf '"new"' >"$DATA/1.json"
+	printf '"new"' >"$DATA/51.json"
+	rm "$DATA/2.json"
+	dd if=/dev/zero of="$WORK/disk/fill" bs=1M status=none || true
+	find "$DATA" -name '*.json' -printf '%f\n' | sort -n >"$WORK/names"
+	{ echo 1.json; seq -f '%.0f.json' 3 51; } | cmp - "$WORK/names"
+	find "$DATA" -name '*.json' -exec cat {} + >/dev/null
+	[ "$(cat "$DATA/1.json" "$DATA/51.json")" = '"new""new"' ]
+	run bash -c 'printf 1 >"$1/3.json"; cat "$1/3.json"' - "$DATA"
+	[[ $output == *'"n":3'* || $output == 1 ]]
+	rm "$WORK/disk/fill"
+	printf '"room"' >"$DATA/3.json"
+	[ "$(cat "$DATA/3.json")" = '"room"' ]
+	[ "$(names "$DATA" | wc -w)" -eq 50 ]
+	stop_daemon
+	store_is_clean "$STORE"
+	umount "$WORK/disk"
+	STORE=$WORK/store
 }
