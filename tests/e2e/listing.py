@@ -2,17 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lists a directory of events while it changes, with what no shell can call: telldir, seekdir, rewinddir.
 
-usage: listing.py DIRECTORY COUNT EVENTS
+usage: listing.py DIRECTORY COUNT EVENTS TRIM
 
 The directory has the events 1 to COUNT, and gets more through EVENTS all the while. The listing that was begun
 has those COUNT, each once, whatever came, and every place in it that telldir gave leads to the same names again.
+Then a quarter of them is trimmed through TRIM while they are listed: what is above the floor is there, once and in
+order, and a place below the floor leads to the first one above it.
 """
 import ctypes
 import random
 import sys
 import threading
 
-directory, count, events = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+directory, count, events, trim = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
 seed = random.randrange(1 << 32)
 rnd = random.Random(seed)
 print("seed", seed)
@@ -68,5 +70,33 @@ stop.set()
 writer.join()
 libc.rewinddir(stream)
 assert sum(1 for _ in sequences(stream)) == count + sum(written)
+libc.closedir(stream)
+
+
+def move_floor(last):
+    step = max(1, last // 200)
+    for floor in list(range(step, last, step)) + [last]:
+        with open(trim, "w") as f:
+            f.write("%d\n" % floor)
+
+
+floor = count // 4
+stream = libc.opendir(directory.encode())
+trimmer = threading.Thread(target=move_floor, args=(floor,))
+listed, places = [], {}
+for sequence in sequences(stream):
+    if not listed:
+        trimmer.start()
+    listed.append(sequence)
+    if rnd.random() < 300 / count:
+        places[sequence] = libc.telldir(stream)
+trimmer.join()
+assert listed == sorted(set(listed))
+assert [n for n in listed if n >= floor][:count - floor + 1] == list(range(floor, count + 1))
+for sequence, place in rnd.sample(sorted(places.items()), len(places)):
+    libc.seekdir(stream, place)
+    assert next(sequences(stream), None) == max(sequence + 1, floor) or sequence >= count, sequence
+libc.rewinddir(stream)
+assert next(sequences(stream)) == floor
 libc.closedir(stream)
 print("%d places, %d events came meanwhile" % (len(places), sum(written)))

@@ -91,8 +91,8 @@ timed() {
 	awk 'NR == 1 { first = $1 } $1 < NR * first * 0.9 || $1 > NR * first * 1.1 { exit 1 } END { exit NR != 10 }' "$WORK/calls"
 }
 
-@test "seekdir, telldir and rewinddir are right while events arrive" {
-	within 120 "$BATS_TEST_DIRNAME/listing.py" "$DIRECTORY" "$MILLION" "$MNT/in/events"
+@test "seekdir, telldir and rewinddir are right while events arrive and are trimmed" {
+	within 120 "$BATS_TEST_DIRNAME/listing.py" "$DIRECTORY" "$MILLION" "$MNT/in/events" "$MNT/ctl/trim"
 }
 
 # A sanitizer's own memory is not the daemon's: it gets more where it also gets more time.
