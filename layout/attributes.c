@@ -13,13 +13,6 @@ struct kept_attributes {
 
 /* ---- the table ---- */
 
-static int compare(struct bytes a, struct bytes b)
-{
-	int order = memcmp(a.p, b.p, a.n < b.n ? a.n : b.n);
-
-	return order ? order : (a.n > b.n) - (a.n < b.n);
-}
-
 /* Where the path stands, or belongs. */
 static size_t find(const struct attributes *t, struct bytes path, bool *ret_found)
 {
@@ -28,7 +21,7 @@ static size_t find(const struct attributes *t, struct bytes path, bool *ret_foun
 	*ret_found = false;
 	while (from < to && !*ret_found) {
 		size_t middle = from + (to - from) / 2;
-		int order = compare(buffer_bytes(&t->kept[middle].path), path);
+		int order = bytes_compare(buffer_bytes(&t->kept[middle].path), path);
 		if (order < 0)
 			from = middle + 1;
 		else

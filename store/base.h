@@ -32,6 +32,15 @@ static inline bool bytes_start_with(struct bytes s, struct bytes start)
 	return s.n >= start.n && (start.n == 0 || memcmp(s.p, start.p, start.n) == 0);
 }
 
+/* By their bytes, as the database has its keys in order: below, 0 or above 0. */
+static inline int bytes_compare(struct bytes a, struct bytes b)
+{
+	size_t n = a.n < b.n ? a.n : b.n;
+	int order = n ? memcmp(a.p, b.p, n) : 0;
+
+	return order ? order : (a.n > b.n) - (a.n < b.n);
+}
+
 /* A growing byte buffer; all zero is a valid empty one. The owner frees it with buffer_free(). */
 struct buffer {
 	char *p;

@@ -121,13 +121,6 @@ static int next_in_database(struct store_document_cursor *c, struct bytes *ret_v
 	return 1;
 }
 
-static int order_of(struct bytes a, struct bytes b)
-{
-	int order = memcmp(a.p, b.p, a.n < b.n ? a.n : b.n);
-
-	return order ? order : a.n < b.n ? -1 : a.n > b.n;
-}
-
 int store_document_cursor_next(struct store_document_cursor *cursor, struct bytes *ret_key,
 			       struct store_document *ret_document, struct error *error)
 {
@@ -142,7 +135,8 @@ int store_document_cursor_next(struct store_document_cursor *cursor, struct byte
 			return 0;
 		int order = !more    ? 1
 			    : !there ? -1
-				     : order_of(cursor->changes[cursor->change].key, cursor->found);
+				     : bytes_compare(cursor->changes[cursor->change].key,
+						     cursor->found);
 		cursor->started = order >= 0;
 		if (order > 0) {
 			*ret_key = cursor->found;
@@ -171,7 +165,7 @@ void store_document_cursor_seek(struct store_document_cursor *cursor, struct byt
 	cursor->started = false;
 	cursor->change = 0;
 	while (key.p && cursor->change < cursor->change_count &&
-	       order_of(cursor->changes[cursor->change].key, key) < 0)
+	       bytes_compare(cursor->changes[cursor->change].key, key) < 0)
 		cursor->change++;
 }
 

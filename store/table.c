@@ -185,9 +185,7 @@ static int compare_entries(const void *pa, const void *pb)
 
 	if (a->collection != b->collection)
 		return a->collection < b->collection ? -1 : 1;
-	size_t n = a->key.n < b->key.n ? a->key.n : b->key.n;
-	int order = memcmp(a->key.p, b->key.p, n);
-	return order ? order : a->key.n < b->key.n ? -1 : a->key.n > b->key.n;
+	return bytes_compare(a->key, b->key);
 }
 
 static int compare(const void *pa, const void *pb)

@@ -8,14 +8,6 @@
 
 /* ---- tables ---- */
 
-static int compare_ids(struct bytes a, const struct wal_table *table)
-{
-	struct bytes b = buffer_bytes(&table->id);
-	int order = memcmp(a.p, b.p, a.n < b.n ? a.n : b.n);
-
-	return order ? order : (a.n > b.n) - (a.n < b.n);
-}
-
 /* The place of the id in the order; *ret_found says whether it is there. */
 static size_t search_table(const struct wal_tables *tables, struct bytes id, bool *ret_found)
 {
@@ -24,7 +16,7 @@ static size_t search_table(const struct wal_tables *tables, struct bytes id, boo
 	*ret_found = false;
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
-		int order = compare_ids(id, tables->p[middle]);
+		int order = bytes_compare(id, buffer_bytes(&tables->p[middle]->id));
 		if (order == 0) {
 			*ret_found = true;
 			return middle;
@@ -141,7 +133,7 @@ int wal_tables_get(struct wal_tables *tables, const struct wal_line *line,
 	_cleanup_(buffer_free) struct buffer id = {0};
 	if (buffer_add_bytes(&id, schema) < 0 || buffer_add_bytes(&id, name) < 0)
 		return -ENOMEM;
-	if (!tables->newest || compare_ids(buffer_bytes(&id), tables->newest) != 0) {
+	if (!tables->newest || !bytes_equal(buffer_bytes(&id), buffer_bytes(&tables->newest->id))) {
 		int rc = find_or_make(tables, line, buffer_bytes(&id), &tables->newest, error);
 		if (rc < 0)
 			return rc;
