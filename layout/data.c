@@ -15,11 +15,6 @@
 /* A listing remembers every so many-th key, to find its way back for seekdir(3). */
 #define MARK_STEP 1024
 
-static struct bytes key_of(const struct node *node)
-{
-	return (struct bytes){node->text, node->text_size};
-}
-
 /* ---- what is there ---- */
 
 bool data_name_is_scratch(const char *name)
@@ -109,7 +104,7 @@ int data_stat_document(struct layout *layout, const struct node *node,
 	struct store_document document;
 	int rc;
 
-	st->st_ino = ino_of_text(ROW_DOCUMENT, node->collection, key_of(node));
+	st->st_ino = ino_of_text(ROW_DOCUMENT, node->collection, node_text(node));
 	if (content && content->draft) {
 		pthread_mutex_lock(&layout->drafts.lock);
 		rc = stat_draft(content->draft, st);
@@ -121,7 +116,7 @@ int data_stat_document(struct layout *layout, const struct node *node,
 		st->st_mtim = content->time;
 		return 0;
 	}
-	rc = data_get(layout, node->collection, key_of(node), &document, NULL, error);
+	rc = data_get(layout, node->collection, node_text(node), &document, NULL, error);
 	if (rc < 0)
 		return rc;
 	st->st_size = (off_t)document.size;
@@ -313,7 +308,7 @@ int data_list_scratch(struct directory *directory, uint64_t place, struct listed
 			return rc;
 		node->row = &node_rows[ROW_DOCUMENT];
 		node->number = 0;
-		rc = data_get(directory->layout, node->collection, key_of(node), &document, NULL,
+		rc = data_get(directory->layout, node->collection, node_text(node), &document, NULL,
 			      error);
 		if (rc == 0 && document.sequence == 0)
 			return 1;

@@ -132,11 +132,6 @@ struct document_file {
 	bool emptied; /* by open(2) */
 };
 
-static struct bytes key_of(const struct node *node)
-{
-	return (struct bytes){node->text, node->text_size};
-}
-
 static int load(struct file *file, struct content **ret_content, struct error *error)
 {
 	struct content *content = calloc(1, sizeof(*content));
@@ -144,7 +139,7 @@ static int load(struct file *file, struct content **ret_content, struct error *e
 
 	if (!content)
 		return -ENOMEM;
-	int rc = data_get(file->layout, file->node.collection, key_of(&file->node), &document,
+	int rc = data_get(file->layout, file->node.collection, node_text(&file->node), &document,
 			  &content->bytes, error);
 	if (rc < 0) {
 		content_free(content);
@@ -163,14 +158,14 @@ static int begin_draft(struct document_file *f, struct error *error)
 	struct buffer text = {0};
 	struct draft *draft = NULL;
 
-	int rc = data_get(layout, f->file.node.collection, key_of(&f->file.node), &document,
+	int rc = data_get(layout, f->file.node.collection, node_text(&f->file.node), &document,
 			  f->emptied ? NULL : &text, error);
 	if (rc == 0)
 		rc = draft_new(&layout->drafts, f->file.node.collection, false, &draft, error);
 	if (rc == 0) {
 		pthread_mutex_lock(&layout->drafts.lock);
 		draft_start(draft, &text);
-		rc = draft_set_key(draft, key_of(&f->file.node));
+		rc = draft_set_key(draft, node_text(&f->file.node));
 		pthread_mutex_unlock(&layout->drafts.lock);
 	}
 	buffer_free(&text);

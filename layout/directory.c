@@ -108,8 +108,7 @@ static uint64_t ino_of(const struct node *node)
 	if (id)
 		return id;
 	if (row_of(node) == ROW_DOCUMENT)
-		return ino_of_text(ROW_DOCUMENT, node->collection,
-				   (struct bytes){node->text, node->text_size});
+		return ino_of_text(ROW_DOCUMENT, node->collection, node_text(node));
 	if (row_of(node) == ROW_SCRATCH)
 		return ino_of_draft(node->number);
 	return cookie_of(row_of(node), node->collection);

@@ -151,7 +151,7 @@ int line_file_close(struct file *file, struct error *error)
 static ssize_t read_text(struct file *file, uint64_t offset, char *p, size_t size,
 			 struct error *error)
 {
-	return read_bytes((struct bytes){file->node.text, file->node.text_size}, offset, p, size);
+	return read_bytes(node_text(&file->node), offset, p, size);
 }
 
 const struct file_operations file_of_text = {

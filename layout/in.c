@@ -31,8 +31,7 @@ int in_stat(struct layout *layout, const struct node *node, const struct content
 	struct store_stream stream;
 
 	if (node->text_size)
-		st->st_ino =
-			ino_of_text(row_of(node), 0, (struct bytes){node->text, node->text_size});
+		st->st_ino = ino_of_text(row_of(node), 0, node_text(node));
 	int rc = store_stream_stat(layout->store, 0, &stream);
 	st->st_mtim = time_of_ms(stream.last_ms);
 	return rc;
@@ -57,7 +56,7 @@ static int lines_open(struct file *file, struct content **shared, struct error *
 	if (!file->writable)
 		return 0;
 	if (file->node.text_size)
-		source = (struct bytes){file->node.text, file->node.text_size};
+		source = node_text(&file->node);
 	f->batch = store_batch_new(file->layout->store);
 	if (!f->batch)
 		return -ENOMEM;

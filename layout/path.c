@@ -23,13 +23,13 @@ static int add_name(struct layout *layout, const struct node *node, struct buffe
 		return buffer_add_bytes(path, bytes_of(digits));
 	case ROW_DOCUMENT:
 		return name_document_write(store_collection_name(layout->store, node->collection),
-					   (struct bytes){node->text, node->text_size}, path);
+					   node_text(node), path);
 	case ROW_SCRATCH:
 		return data_scratch_name(layout, node, path);
 	case ROW_IN_WAL2JSON_AT:
 		if (buffer_printf(path, "wal2json@") < 0)
 			return -ENOMEM;
-		return name_collection_write((struct bytes){node->text, node->text_size}, path);
+		return name_collection_write(node_text(node), path);
 	default:
 		return buffer_add_bytes(path, bytes_of(node->row->name ? node->row->name
 								       : node->row->shown));

@@ -296,22 +296,17 @@ bool node_id_is_directory(uint64_t id)
 	return row > ROW_NONE && row < ROWS && node_rows[row].flags & NODE_DIRECTORY;
 }
 
-static bool same_text(const struct node *a, const struct node *b)
-{
-	return a->text_size == b->text_size &&
-	       (!a->text_size || memcmp(a->text, b->text, a->text_size) == 0);
-}
-
 bool node_same_file(const struct node *a, const struct node *b)
 {
 	if (a->row != b->row || a->collection != b->collection)
 		return false;
-	return row_of(a) != ROW_DOCUMENT || same_text(a, b);
+	return row_of(a) != ROW_DOCUMENT || bytes_equal(node_text(a), node_text(b));
 }
 
 bool node_equal(const struct node *a, const struct node *b)
 {
-	return node_same_file(a, b) && a->number == b->number && same_text(a, b);
+	return node_same_file(a, b) && a->number == b->number &&
+	       bytes_equal(node_text(a), node_text(b));
 }
 
 /* FNV-1a, 64 bits, with a last mix (both by their published constants). */

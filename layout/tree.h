@@ -128,6 +128,12 @@ static inline enum row_id row_of(const struct node *node)
 	return (enum row_id)(node->row - node_rows);
 }
 
+/* Borrowed as long as the node is not changed. */
+static inline struct bytes node_text(const struct node *node)
+{
+	return (struct bytes){node->text, node->text_size};
+}
+
 /*
  * The attributes that were set, as the store has them, in the order of paths. `changing` is held by
  * who changes one, also while the store writes; `lock` guards the table, and nothing is called
