@@ -14,12 +14,10 @@ static void refuse_change(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct changefs *fs = fs_of(req);
 	struct error error = {0};
 	struct node_ref ref;
-	int r = nodes_ref(fs->nodes, parent, &ref);
+	int r;
 
-	if (r < 0) {
-		fuse_reply_err(req, -r);
+	if (!find_node(req, parent, &ref))
 		return;
-	}
 	r = layout_refuse_change(fs->layout, ref.node, name, &error);
 	changefs_refuse(req, ref.node, name, r, &error);
 	nodes_unref(fs->nodes, &ref);
@@ -49,12 +47,10 @@ static void remove_name(fuse_req_t req, fuse_ino_t parent, const char *name,
 	struct changefs *fs = fs_of(req);
 	struct error error = {0};
 	struct node_ref ref;
-	int r = nodes_ref(fs->nodes, parent, &ref);
+	int r;
 
-	if (r < 0) {
-		fuse_reply_err(req, -r);
+	if (!find_node(req, parent, &ref))
 		return;
-	}
 	r = act(fs->layout, ref.node, name, &error);
 	if (r < 0)
 		changefs_refuse(req, ref.node, name, r, &error);
@@ -88,13 +84,8 @@ void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 	struct node_ref ref;
 	int r;
 
-	if (announce_mkdir(req, parent, name))
+	if (announce_mkdir(req, parent, name) || !find_node(req, parent, &ref))
 		return;
-	r = nodes_ref(fs->nodes, parent, &ref);
-	if (r < 0) {
-		fuse_reply_err(req, -r);
-		return;
-	}
 	r = layout_mkdir(fs->layout, ref.node, name, &as, &node, &st, &error);
 	if (r == 0)
 		r = fill_entry(fs, &node, &st, &entry);
@@ -143,13 +134,8 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	struct node_ref ref;
 	int r;
 
-	if (announce_create(req, parent, name, fi))
+	if (announce_create(req, parent, name, fi) || !find_node(req, parent, &ref))
 		return;
-	r = nodes_ref(fs->nodes, parent, &ref);
-	if (r < 0) {
-		fuse_reply_err(req, -r);
-		return;
-	}
 	r = layout_create(fs->layout, ref.node, name, &as, fi->flags & O_EXCL, &node, &st, &error);
 	if (r == 0)
 		r = fill_entry(fs, &node, &st, &entry);

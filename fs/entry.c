@@ -72,14 +72,8 @@ void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct stat st;
 	int r;
 
-	if (announce_lookup(req, parent, name))
+	if (announce_lookup(req, parent, name) || !find_node(req, parent, &ref))
 		return;
-	r = nodes_ref(fs->nodes, parent, &ref);
-
-	if (r < 0) {
-		fuse_reply_err(req, -r);
-		return;
-	}
 	r = layout_lookup(fs->layout, ref.node, name, &node, &st, &error);
 	if (r == 0)
 		r = fill_entry(fs, &node, &st, &entry);
@@ -124,12 +118,9 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct changefs *fs = fs_of(req);
 	struct node_ref ref;
-	int r = nodes_ref(fs->nodes, ino, &ref);
 
-	if (r < 0) {
-		fuse_reply_err(req, -r);
+	if (!find_node(req, ino, &ref))
 		return;
-	}
 	reply_attr(req, &ref);
 	nodes_unref(fs->nodes, &ref);
 }
@@ -205,12 +196,10 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 	struct changefs *fs = fs_of(req);
 	struct error error = {0};
 	struct node_ref ref;
-	int r = nodes_ref(fs->nodes, ino, &ref);
+	int r = 0;
 
-	if (r < 0) {
-		fuse_reply_err(req, -r);
+	if (!find_node(req, ino, &ref))
 		return;
-	}
 	if (fi && to_set & FUSE_SET_ATTR_SIZE) {
 		struct handle *handle = handle_of(fi);
 		handle_enter(handle);
@@ -234,12 +223,9 @@ void op_readlink(fuse_req_t req, fuse_ino_t ino)
 {
 	struct changefs *fs = fs_of(req);
 	struct node_ref ref;
-	int r = nodes_ref(fs->nodes, ino, &ref);
 
-	if (r < 0) {
-		fuse_reply_err(req, -r);
+	if (!find_node(req, ino, &ref))
 		return;
-	}
 	if (node_flags(ref.node) & NODE_LINK)
 		fuse_reply_readlink(req, layout_readlink(ref.node));
 	else

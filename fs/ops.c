@@ -29,6 +29,16 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	conn->congestion_threshold = BACKGROUND * 3 / 4;
 	daemon_ready(&fs->daemon);
 }
+
+bool find_node(fuse_req_t req, fuse_ino_t ino, struct node_ref *ret_ref)
+{
+	int r = nodes_ref(fs_of(req)->nodes, ino, ret_ref);
+
+	if (r < 0)
+		fuse_reply_err(req, -r);
+	return r == 0;
+}
+
 /* ---- files ---- */
 
 struct handle *new_handle(fuse_req_t req, fuse_ino_t ino)
@@ -47,7 +57,6 @@ struct handle *new_handle(fuse_req_t req, fuse_ino_t ino)
 void set_caching(const struct handle *handle, struct fuse_file_info *fi)
 {
 	unsigned flags = node_flags(handle->ref.node);
-
 	bool writes = (fi->flags & O_ACCMODE) != O_RDONLY;
 
 	/* What a writer has written is not what others read. */
@@ -177,6 +186,7 @@ static void op_poll(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi,
 		fuse_pollhandle_destroy(ph);
 	fuse_reply_poll(req, events);
 }
+
 const struct fuse_lowlevel_ops changefs_ops = {
 	.init = op_init,
 	.lookup = op_lookup,

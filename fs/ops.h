@@ -16,7 +16,10 @@ static inline struct handle *handle_of(const struct fuse_file_info *fi)
 	return (struct handle *)(uintptr_t)fi->fh;
 }
 
-/* ops.c: a handle of the caller's, or NULL and the request is answered. */
+/* ops.c: finds a node; end with nodes_unref(). False: there is none, and the request is answered.
+ */
+bool find_node(fuse_req_t req, fuse_ino_t ino, struct node_ref *ret_ref);
+/* A handle of the caller's, or NULL and the request is answered. */
 struct handle *new_handle(fuse_req_t req, fuse_ino_t ino);
 void set_caching(const struct handle *handle, struct fuse_file_info *fi);
 /* RELEASE, and RELEASEDIR. */
