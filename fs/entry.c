@@ -181,12 +181,16 @@ static int set_attributes(struct changefs *fs, const struct node_ref *ref, const
 	if (r < 0)
 		return r;
 	merge_attributes(&st, asked, to_set);
-	if (shares)
+	if (shares) {
+		park_hold(); /* truncate(2) commits: nobody is answered below this lock */
 		pthread_mutex_lock(&ref->inode->lock);
+	}
 	r = layout_set(fs->layout, ref->node, shares ? ref->inode->content : NULL, &st,
 		       layout_bits(to_set), error);
-	if (shares)
+	if (shares) {
 		pthread_mutex_unlock(&ref->inode->lock);
+		park_let_go();
+	}
 	return r;
 }
 

@@ -10,8 +10,8 @@
  *   2. inode->lock    the content that the open handles of one node share
  *      then one of the layout's own locks: drafts.lock (layout/drafts.h) or attributes.changing
  *   3. the store's locks
- *   4. park->lock     who waits for more; held while asking layout_file_ready(), so the store's
- * locks that this takes may not be held by a thread that comes here
+ *   4. park->lock     who waits for more; held while asking layout_file_ready(), so the
+ *                     store's locks that this takes may not be held by a thread that comes here
  *   5. leaves         nodes->lock, handles->lock, errors->lock, pool->lock, refresh->lock,
  *                     settle->lock, announce->lock, the layout's attributes.lock: nothing is
  *                     called there
@@ -20,9 +20,9 @@
  * park->lock only fuse_req_interrupted() is called, which takes the session's lock. No reply and no
  * notification is sent below any lock.
  *
- * A commit calls park_wake() in the committing thread, which may hold its own handle's lock. So
- * park_wake() only takes the readers out of the list (park->lock); they are answered, each under
- * its own handle's lock, once the thread has let go of its handle (park_answer()).
+ * A commit calls park_wake() in the committing thread, which may hold its own handle's or node's
+ * lock (park_hold()). Then park_wake() only takes the readers out of the list (park->lock); they
+ * are answered, each under its own handle's lock, once the thread has let go (park_answer()).
  */
 #define FUSE_USE_VERSION 314
 #include <fuse_lowlevel.h>
