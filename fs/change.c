@@ -57,7 +57,6 @@ static void remove_name(fuse_req_t req, fuse_ino_t parent, const char *name,
 	else
 		fuse_reply_err(req, 0);
 	nodes_unref(fs->nodes, &ref);
-	park_answer(fs->park, UINT_MAX);
 }
 
 void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -181,5 +180,4 @@ void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
 	nodes_unref(fs->nodes, &new_ref);
 	nodes_unref(fs->nodes, &ref);
 	settle_wake(fs->settle);
-	park_answer(fs->park, UINT_MAX);
 }

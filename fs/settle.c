@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -39,7 +38,6 @@ static void *run(void *context)
 			break;
 		pthread_mutex_unlock(&s->lock);
 		due = layout_settle(s->fs->layout, false);
-		park_answer(s->fs->park, UINT_MAX);
 		pthread_mutex_lock(&s->lock);
 	}
 	pthread_mutex_unlock(&s->lock);
