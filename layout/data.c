@@ -49,15 +49,24 @@ int data_get(struct layout *layout, uint32_t collection, struct bytes key,
 	return rc;
 }
 
-int data_event_metadata(struct bytes collection, struct bytes key, struct buffer *ret_metadata)
+int data_add_event(struct layout *layout, struct store_batch *batch, uint32_t collection,
+		   struct store_event event, struct error *error)
 {
-	if (bytes_equal(store_key_collection(key), collection))
-		return 0;
-	return buffer_printf(ret_metadata, "{\"table\":") < 0 ||
-			       buffer_add_json_string(ret_metadata, collection) < 0 ||
-			       buffer_add(ret_metadata, "}", 1) < 0
-		       ? -ENOMEM
-		       : 0;
+	_cleanup_(buffer_free) struct buffer metadata = {0};
+
+	event.type = event.value.p ? STORE_PUT : STORE_DELETE;
+	event.collection = store_collection_name(layout->store, collection);
+	event.unless_same = event.value.p;
+	event.through_file = true;
+	/* The line alone is to tell the collection. */
+	if (!bytes_equal(store_key_collection(event.key), event.collection)) {
+		if (buffer_printf(&metadata, "{\"table\":") < 0 ||
+		    buffer_add_json_string(&metadata, event.collection) < 0 ||
+		    buffer_add(&metadata, "}", 1) < 0)
+			return -ENOMEM;
+		event.metadata = buffer_bytes(&metadata);
+	}
+	return store_batch_add(batch, &event, error);
 }
 
 int data_find_collection(struct layout *layout, const struct node *parent, const char *name,

@@ -15,9 +15,13 @@ bool data_name_is_scratch(const char *name);
 int data_get(struct layout *layout, uint32_t collection, struct bytes key,
 	     struct store_document *ret_document, struct buffer *text, struct error *error);
 
-/* The metadata that an event of this key needs, so that its line alone tells the collection: empty
- * where the key does. -ENOMEM. */
-int data_event_metadata(struct bytes collection, struct bytes key, struct buffer *ret_metadata);
+/*
+ * Adds an event of a document's own file to a batch: with a value a PUT, which is not recorded
+ * where the document is the same already, without one a DELETE. The caller gives the key, the time
+ * and, if it matters, what is expected. -ENOMEM, and the errors of store_batch_add().
+ */
+int data_add_event(struct layout *layout, struct store_batch *batch, uint32_t collection,
+		   struct store_event event, struct error *error);
 
 /*
  * Records a PUT, unless the document is already these bytes. -EINVAL: it is not JSON, -EFBIG and

@@ -118,28 +118,25 @@ static int data_create(struct layout *layout, const struct node *parent, const c
 
 /* ---- removing ---- */
 
-/* Puts an event into the batch: a DELETE of what is there, or a PUT of `text`. */
-static int add_event(struct layout *layout, struct store_batch *batch, const struct place *place,
-		     struct bytes text, int64_t timestamp_ms, struct error *error)
+/* A DELETE of the document that is there. */
+static int add_delete(struct layout *layout, struct store_batch *batch, const struct place *place,
+		      int64_t timestamp_ms, struct error *error)
 {
-	_cleanup_(buffer_free) struct buffer metadata = {0};
-	struct store_event event = {
-		.type = text.p ? STORE_PUT : STORE_DELETE,
-		.collection = store_collection_name(layout->store, place->collection),
-		.key = buffer_bytes(&place->key),
-		.value = text,
-		.timestamp_ms = timestamp_ms,
-		.unless_same = text.p,
-		.expected = text.p ? 0 : place->document.sequence,
-		.through_file = true,
-	};
-	int rc = data_event_metadata(event.collection, event.key, &metadata);
+	const struct store_event event = {.key = buffer_bytes(&place->key),
+					  .timestamp_ms = timestamp_ms,
+					  .expected = place->document.sequence};
 
-	if (rc < 0)
-		return rc;
-	if (metadata.n)
-		event.metadata = buffer_bytes(&metadata);
-	return store_batch_add(batch, &event, error);
+	return data_add_event(layout, batch, place->collection, event, error);
+}
+
+static int add_put(struct layout *layout, struct store_batch *batch, const struct place *place,
+		   struct bytes text, int64_t timestamp_ms, struct error *error)
+{
+	const struct store_event event = {.key = buffer_bytes(&place->key),
+					  .value = text,
+					  .timestamp_ms = timestamp_ms};
+
+	return data_add_event(layout, batch, place->collection, event, error);
 }
 
 /* -ESTALE: it is another document by now. */
@@ -148,7 +145,7 @@ static int delete_document(struct layout *layout, const struct place *place, int
 {
 	struct store_batch *batch = store_batch_new(layout->store);
 
-	int rc = batch ? add_event(layout, batch, place, no_key, timestamp_ms, error) : -ENOMEM;
+	int rc = batch ? add_delete(layout, batch, place, timestamp_ms, error) : -ENOMEM;
 	if (rc == 0)
 		rc = store_commit(layout->store, batch, false, NULL, error);
 	store_batch_free(batch);
@@ -310,9 +307,9 @@ static int move_document(struct layout *layout, struct place *from, struct place
 		if (rc < 0)
 			break;
 		store_batch_clear(batch);
-		rc = add_event(layout, batch, from, no_key, now, error);
+		rc = add_delete(layout, batch, from, now, error);
 		if (rc == 0)
-			rc = add_event(layout, batch, to, buffer_bytes(&text), now, error);
+			rc = add_put(layout, batch, to, buffer_bytes(&text), now, error);
 		if (rc == 0)
 			rc = store_commit(layout->store, batch, false, NULL, error);
 	}

@@ -27,32 +27,10 @@ static bool stay(struct drafts *drafts, uint32_t collection, struct bytes key,
 	return away;
 }
 
-static int add_put(struct store_batch *batch, struct bytes collection, struct bytes key,
-		   struct bytes text, int64_t timestamp_ms, struct error *error)
-{
-	_cleanup_(buffer_free) struct buffer metadata = {0};
-	struct store_event event = {
-		.type = STORE_PUT,
-		.collection = collection,
-		.key = key,
-		.value = text,
-		.timestamp_ms = timestamp_ms,
-		.unless_same = true,
-		.through_file = true,
-	};
-	int rc = data_event_metadata(collection, key, &metadata);
-
-	if (rc < 0)
-		return rc;
-	if (metadata.n)
-		event.metadata = buffer_bytes(&metadata);
-	return store_batch_add(batch, &event, error);
-}
-
 int data_put(struct layout *layout, uint32_t collection, struct bytes key, struct bytes text,
 	     int64_t timestamp_ms, bool sync, struct error *error)
 {
-	struct bytes name = store_collection_name(layout->store, collection);
+	const struct store_event event = {.key = key, .value = text, .timestamp_ms = timestamp_ms};
 	struct store_batch *batch = store_batch_new(layout->store);
 	struct drafts *drafts = &layout->drafts;
 	uint64_t sequence = 0;
@@ -60,7 +38,7 @@ int data_put(struct layout *layout, uint32_t collection, struct bytes key, struc
 
 	int rc = batch ? json_check(text, error) : -ENOMEM;
 	if (rc == 0)
-		rc = add_put(batch, name, key, text, timestamp_ms, error);
+		rc = data_add_event(layout, batch, collection, event, error);
 	if (rc == 0) {
 		stayed = stay(drafts, collection, key, &sequence);
 		rc = store_commit(layout->store, batch, sync, NULL, error);
