@@ -24,6 +24,13 @@ int data_add_event(struct layout *layout, struct store_batch *batch, uint32_t co
 		   struct store_event event, struct error *error);
 
 /*
+ * Commits a batch that has a PUT of this key: its document stays, if it was about to leave, and its
+ * name is no new document's any more. The errors of store_commit(): then nothing has changed.
+ */
+int data_commit_put(struct layout *layout, struct store_batch *batch, uint32_t collection,
+		    struct bytes key, bool sync, struct error *error);
+
+/*
  * Records a PUT, unless the document is already these bytes. -EINVAL: it is not JSON, -EFBIG and
  * those of store_commit(): then nothing has changed.
  */

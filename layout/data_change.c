@@ -311,17 +311,14 @@ static int move_document(struct layout *layout, struct place *from, struct place
 		if (rc == 0)
 			rc = add_put(layout, batch, to, buffer_bytes(&text), now, error);
 		if (rc == 0)
-			rc = store_commit(layout->store, batch, false, NULL, error);
+			rc = data_commit_put(layout, batch, to->collection, buffer_bytes(&to->key),
+					     false, error);
 	}
 	store_batch_free(batch);
 	buffer_free(&text);
 	if (rc < 0)
 		return rc;
 	pthread_mutex_lock(&drafts->lock);
-	struct departure *away = drafts_departure(drafts, to->collection, buffer_bytes(&to->key));
-	if (away && !away->leaving)
-		drafts_end_departure(drafts, away);
-	drafts_drop_new(drafts, to->collection, buffer_bytes(&to->key));
 	drafts_move_writers(drafts, to->collection, buffer_bytes(&to->key), 0, no_key);
 	drafts_move_writers(drafts, from->collection, buffer_bytes(&from->key), to->collection,
 			    buffer_bytes(&to->key));

@@ -27,29 +27,35 @@ static bool stay(struct drafts *drafts, uint32_t collection, struct bytes key,
 	return away;
 }
 
-int data_put(struct layout *layout, uint32_t collection, struct bytes key, struct bytes text,
-	     int64_t timestamp_ms, bool sync, struct error *error)
+int data_commit_put(struct layout *layout, struct store_batch *batch, uint32_t collection,
+		    struct bytes key, bool sync, struct error *error)
 {
-	const struct store_event event = {.key = key, .value = text, .timestamp_ms = timestamp_ms};
-	struct store_batch *batch = store_batch_new(layout->store);
 	struct drafts *drafts = &layout->drafts;
 	uint64_t sequence = 0;
-	bool stayed = false;
 
-	int rc = batch ? json_check(text, error) : -ENOMEM;
-	if (rc == 0)
-		rc = data_add_event(layout, batch, collection, event, error);
-	if (rc == 0) {
-		stayed = stay(drafts, collection, key, &sequence);
-		rc = store_commit(layout->store, batch, sync, NULL, error);
-	}
-	store_batch_free(batch);
+	bool stayed = stay(drafts, collection, key, &sequence);
+	int rc = store_commit(layout->store, batch, sync, NULL, error);
 	pthread_mutex_lock(&drafts->lock);
 	if (rc == 0)
 		drafts_drop_new(drafts, collection, key);
 	else if (stayed && drafts_depart(drafts, collection, key, sequence) < 0)
 		rc = -ENOMEM;
 	pthread_mutex_unlock(&drafts->lock);
+	return rc;
+}
+
+int data_put(struct layout *layout, uint32_t collection, struct bytes key, struct bytes text,
+	     int64_t timestamp_ms, bool sync, struct error *error)
+{
+	const struct store_event event = {.key = key, .value = text, .timestamp_ms = timestamp_ms};
+	struct store_batch *batch = store_batch_new(layout->store);
+
+	int rc = batch ? json_check(text, error) : -ENOMEM;
+	if (rc == 0)
+		rc = data_add_event(layout, batch, collection, event, error);
+	if (rc == 0)
+		rc = data_commit_put(layout, batch, collection, key, sync, error);
+	store_batch_free(batch);
 	return rc;
 }
 
