@@ -252,6 +252,17 @@ static int record_scratch(struct layout *layout, struct place *from, struct plac
 	return rc;
 }
 
+/* Reads a document that was recorded when it was found. -ENOENT: it has gone since, and perhaps a
+ * new one that has no text yet has its name. */
+static int read_recorded(struct layout *layout, struct place *place, struct buffer *text,
+			 struct error *error)
+{
+	int rc = data_get(layout, place->collection, buffer_bytes(&place->key), &place->document,
+			  text, error);
+
+	return rc == 0 && !place->document.sequence ? -ENOENT : rc;
+}
+
 /* A document becomes a scratch file: its text is copied, and its name is given up. */
 static int depart(struct layout *layout, struct place *from, struct place *to, struct error *error)
 {
@@ -262,8 +273,7 @@ static int depart(struct layout *layout, struct place *from, struct place *to, s
 	struct buffer text = {0};
 	struct node node = {0};
 
-	int rc = data_get(layout, from->collection, buffer_bytes(&from->key), &from->document,
-			  &text, error);
+	int rc = read_recorded(layout, from, &text, error);
 	if (rc == 0)
 		rc = make_draft(layout, to, &as, &node, error);
 	if (rc == 0) {
@@ -302,8 +312,7 @@ static int move_document(struct layout *layout, struct place *from, struct place
 
 	while (rc == -ESTALE) {
 		text.n = 0;
-		rc = data_get(layout, from->collection, buffer_bytes(&from->key), &from->document,
-			      &text, error);
+		rc = read_recorded(layout, from, &text, error);
 		if (rc < 0)
 			break;
 		store_batch_clear(batch);
