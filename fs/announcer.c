@@ -45,10 +45,10 @@ static int result_of(int rc)
 static int open_and_close(int at, const char *name, uint64_t flags, bool write)
 {
 	int fd = open_below(at, name, flags);
-	int r = fd;
+	int r;
 
 	if (fd < 0)
-		return r;
+		return fd;
 	r = write ? result_of((int)pwrite(fd, "", 1, 0)) : 0;
 	close(fd);
 	return r;

@@ -30,7 +30,8 @@ uint64_t park_waiting(struct park *park);
 /* After each commit, in the committing thread: takes out those for whom there is more, and answers
  * them unless the thread is between park_hold() and park_let_go(). */
 void park_wake(void *context);
-/* The thread holds a handle's or a node's lock: whom it wakes is answered later, by park_answer(). */
+/* The thread holds a handle's or a node's lock: whom it wakes is answered later, by park_answer().
+ */
 void park_hold(void);
 void park_let_go(void);
 /* Answers up to `at_most` of those whom this thread woke; holds no lock. */

@@ -479,7 +479,7 @@ static int record_departure(struct layout *layout, struct departure *away)
 int64_t layout_settle(struct layout *layout, bool all)
 {
 	struct drafts *drafts = &layout->drafts;
-	int64_t due = -1;
+	int64_t due;
 	struct departure *away;
 
 	pthread_mutex_lock(&drafts->lock);
@@ -496,5 +496,5 @@ int64_t layout_settle(struct layout *layout, bool all)
 		pthread_cond_broadcast(&drafts->left);
 	}
 	pthread_mutex_unlock(&drafts->lock);
-	return due < 0 ? -1 : due;
+	return due;
 }

@@ -66,11 +66,10 @@ struct version {
 	int64_t timestamp_ms;
 };
 
-static int take_version(struct draft *draft, struct version *ret_version)
+static int take_version(const struct draft *draft, struct version *ret_version)
 {
 	ret_version->collection = draft->collection;
 	ret_version->timestamp_ms = draft_event_ms(draft);
-	draft->dirty = false;
 	return buffer_add_bytes(&ret_version->key, buffer_bytes(&draft->key)) < 0 ||
 			       buffer_add_bytes(&ret_version->text, buffer_bytes(&draft->bytes)) < 0
 		       ? -ENOMEM

@@ -2,8 +2,9 @@
 #pragma once
 /*
  * How the log looks as files: a tree of nodes, each with a name, attributes and content. Nothing
- * here knows FUSE, and nothing here waits: the caller guards what it shares, but
- * for the names and texts that only the layout has (drafts.h), and the attributes that were set.
+ * here knows FUSE, and nothing here waits for anything but the store. The caller
+ * guards what it shares, but for the names and texts that only the layout has (drafts.h), and the
+ * attributes that were set.
  * 0 or positive, or a negative errno with the reason in the struct error.
  */
 #include <sys/stat.h>
@@ -90,10 +91,10 @@ enum node_flags {
 
 unsigned node_flags(const struct node *node);
 
-/* The bytes that open handles of one node share, so that size and bytes agree. Guarded by
- * the caller. */
 struct draft;
 
+/* The bytes that open handles of one node share, so that size and bytes agree. Guarded by
+ * the caller. */
 struct content {
 	struct buffer bytes;
 	struct timespec time;
@@ -166,7 +167,7 @@ int layout_set(struct layout *layout, const struct node *node, struct content *c
 /*
  * Does what was put off: a document whose name was given up is deleted some time later. Returns
  * when there is more to do, in milliseconds of the monotonic clock, or -1. With `all`, everything
- * now. One thread at a time.
+ * now. From any thread.
  */
 int64_t layout_settle(struct layout *layout, bool all);
 
@@ -182,11 +183,8 @@ struct file;
  */
 int layout_file_open(struct layout *layout, const struct node *node, int flags,
 		     struct content **shared, struct file **ret_file, struct error *error);
-/*
- * Bytes for the file offset: a borrowed slice if *ret_borrowed is set by the file itself (valid
- * until the file closes), else copied into p. 0 at the end of a file that ends; -EAGAIN at the end
- * of an endless one.
- */
+/* Copies bytes at the file offset into p. 0 at the end of a file that ends; -EAGAIN at the end of
+ * an endless one. */
 ssize_t layout_file_read(struct file *file, uint64_t offset, char *p, size_t size,
 			 struct error *error);
 /* What fstat(2) tells of a file that can still be read although its node is gone. -ENOENT: it

@@ -2,7 +2,7 @@
 /*
  * Commits by leader and followers: the first writer that waits takes all that wait, makes one
  * batch of the database of them, with one sync if any of them asked, and tells each its result.
- * group.c makes the batch; here is who does it, and when.
+ * commit_group.c makes the batch; here is who does it, and when.
  */
 #include <errno.h>
 #include <stdlib.h>

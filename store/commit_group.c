@@ -323,9 +323,8 @@ static int judge_batch(struct store *store, struct waiter *w)
 static int add_events(struct store *store, struct waiter *w, size_t from, size_t to)
 {
 	const struct store_batch *batch = w->batch;
-	int rc = 0;
-
 	uint64_t first = store->commit.next_sequence;
+	int rc = 0;
 
 	for (; from < to && rc == 0; from++)
 		rc = add_event(store, batch, &batch->events[from], w->error);

@@ -314,8 +314,7 @@ int documents_settle(struct store *store, struct db_iterator **ret_it)
 	return rc;
 }
 
-/* Appends the table's entries of the collection and makes room for their keys behind all of them.
- */
+/* Adds to *bytes what a copy of the collection's entries and of their keys takes. */
 static size_t count_entries(const struct table *t, uint32_t collection, size_t *bytes)
 {
 	size_t n = 0;
@@ -328,7 +327,8 @@ static size_t count_entries(const struct table *t, uint32_t collection, size_t *
 	return n;
 }
 
-/* Copies the entries that no newer table has. */
+/* Copies the entries that no newer table has. Their keys are copied to *keys; of their texts only
+ * the sizes are of use, since a table may be gone before its copy. */
 static size_t copy_entries(const struct table *t, const struct table *newer, uint32_t collection,
 			   struct table_entry *to, char **keys)
 {

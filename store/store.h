@@ -188,7 +188,8 @@ const struct store_gap *store_gaps(struct store *store, size_t *ret_count);
 
 /* Collection ids are 1, 2, 3 … up to this number; 0 stands for the whole log. */
 uint32_t store_collection_count(struct store *store);
-/* Commit time of the first event of the newest collection; the store's birth if there is none. */
+/* When the newest collection was made or got its first event; the store's birth if there is none.
+ */
 int64_t store_collection_newest_ms(struct store *store);
 /* Makes an empty collection, or lets one that was removed appear again. -EEXIST: it is there;
  * -EINVAL: not a collection's name. */

@@ -423,5 +423,3 @@ int json_walk_end(const struct json_walk *walk)
 
 	return walk->more || !json_text_is_blank(rest) ? -EINVAL : 0;
 }
-
-/* ---- what strings say ---- */
