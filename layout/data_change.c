@@ -379,11 +379,11 @@ static int data_mkdir(struct layout *layout, const struct node *parent, const ch
 	return rc < 0 ? rc : layout_lookup_node(layout, parent, name, ret_node, error);
 }
 
-static bool is_leaving(struct drafts *drafts, uint32_t collection)
+static bool is_busy(struct drafts *drafts, uint32_t collection)
 {
 	struct departure *d = drafts->departures;
 
-	while (d && (d->collection != collection || !d->leaving))
+	while (d && (d->collection != collection || !d->busy))
 		d = d->next;
 	return d;
 }
@@ -400,7 +400,7 @@ static void settle_collection(struct layout *layout, uint32_t collection)
 	pthread_mutex_unlock(&drafts->lock);
 	layout_settle(layout, false);
 	pthread_mutex_lock(&drafts->lock);
-	while (is_leaving(drafts, collection))
+	while (is_busy(drafts, collection))
 		pthread_cond_wait(&drafts->left, &drafts->lock);
 	pthread_mutex_unlock(&drafts->lock);
 }
@@ -445,20 +445,20 @@ const struct directory_operations directory_of_collections = {
 
 /* ---- what has left ---- */
 
+static bool is_written(struct drafts *drafts, const struct departure *d)
+{
+	return drafts_count_writers(drafts, d->collection, buffer_bytes(&d->key)) > 0;
+}
+
 static struct departure *next_due(struct drafts *drafts, int64_t now, bool all, int64_t *ret_due)
 {
 	*ret_due = -1;
 	for (struct departure *d = drafts->departures; d; d = d->next) {
 		int64_t due = d->due_ms;
-		if (d->leaving) /* somebody records it right now */
-			continue;
-		if (all)
+		if (!d->busy && (all || (due <= now && !is_written(drafts, d))))
 			return d;
-		if (due <= now) {
-			if (!drafts_count_writers(drafts, d->collection, buffer_bytes(&d->key)))
-				return d;
-			due = now + DEPARTURE_DELAY_MS; /* its name is being written */
-		}
+		if (due <= now)
+			due = now + DEPARTURE_DELAY_MS; /* that may fail */
 		if (*ret_due < 0 || due < *ret_due)
 			*ret_due = due;
 	}
@@ -469,7 +469,7 @@ static struct departure *next_due(struct drafts *drafts, int64_t now, bool all, 
 static int record_departure(struct layout *layout, struct departure *away)
 {
 	struct place place = {.collection = away->collection,
-			      .key = away->key, /* it stays while it is leaving */
+			      .key = away->key, /* it stays while it is busy */
 			      .document = {.sequence = away->sequence}};
 	int rc = delete_document(layout, &place, away->time_ms, NULL);
 
@@ -484,16 +484,12 @@ int64_t layout_settle(struct layout *layout, bool all)
 
 	pthread_mutex_lock(&drafts->lock);
 	while ((away = next_due(drafts, clock_steady_ms(), all, &due))) {
-		away->leaving = true;
+		away->busy = true;
 		pthread_mutex_unlock(&drafts->lock);
 		int rc = record_departure(layout, away);
 		pthread_mutex_lock(&drafts->lock);
-		away->leaving = false;
-		if (rc == 0 || all)
-			drafts_end_departure(drafts, away);
-		else
-			away->due_ms = clock_steady_ms() + DEPARTURE_DELAY_MS;
-		pthread_cond_broadcast(&drafts->left);
+		away->due_ms = clock_steady_ms() + DEPARTURE_DELAY_MS;
+		drafts_leave(drafts, away, rc == 0 || all);
 	}
 	pthread_mutex_unlock(&drafts->lock);
 	return due;

@@ -9,37 +9,24 @@
 
 /* ---- recording ---- */
 
-/* The key's name is written again: its document stays. True if it was about to leave; then, should
- * the writing fail, it leaves all the same. */
-static bool stay(struct drafts *drafts, uint32_t collection, struct bytes key,
-		 uint64_t *ret_sequence)
-{
-	struct departure *away;
-
-	pthread_mutex_lock(&drafts->lock);
-	while ((away = drafts_departure(drafts, collection, key)) && away->leaving)
-		pthread_cond_wait(&drafts->left, &drafts->lock);
-	if (away) {
-		*ret_sequence = away->sequence;
-		drafts_end_departure(drafts, away);
-	}
-	pthread_mutex_unlock(&drafts->lock);
-	return away;
-}
-
 int data_commit_put(struct layout *layout, struct store_batch *batch, uint32_t collection,
 		    struct bytes key, bool sync, struct error *error)
 {
 	struct drafts *drafts = &layout->drafts;
-	uint64_t sequence = 0;
+	struct departure *away;
 
-	bool stayed = stay(drafts, collection, key, &sequence);
+	pthread_mutex_lock(&drafts->lock);
+	while ((away = drafts_departure(drafts, collection, key)) && away->busy)
+		pthread_cond_wait(&drafts->left, &drafts->lock);
+	if (away)
+		away->busy = true; /* should this fail, it leaves all the same */
+	pthread_mutex_unlock(&drafts->lock);
 	int rc = store_commit(layout->store, batch, sync, NULL, error);
 	pthread_mutex_lock(&drafts->lock);
 	if (rc == 0)
 		drafts_drop_new(drafts, collection, key);
-	else if (stayed && drafts_depart(drafts, collection, key, sequence) < 0)
-		rc = -ENOMEM;
+	if (away)
+		drafts_leave(drafts, away, rc == 0);
 	pthread_mutex_unlock(&drafts->lock);
 	return rc;
 }

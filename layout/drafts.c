@@ -62,7 +62,7 @@ void drafts_free(struct drafts *drafts)
 	while (drafts->count)
 		unlink_draft(drafts->all[drafts->count - 1]);
 	while (drafts->departures)
-		drafts_end_departure(drafts, drafts->departures);
+		drafts_leave(drafts, drafts->departures, true);
 	free(drafts->all);
 	pthread_cond_destroy(&drafts->left);
 	pthread_mutex_destroy(&drafts->lock);
@@ -369,14 +369,17 @@ int drafts_depart(struct drafts *drafts, uint32_t collection, struct bytes key, 
 	return 0;
 }
 
-void drafts_end_departure(struct drafts *drafts, struct departure *departure)
+void drafts_leave(struct drafts *drafts, struct departure *departure, bool ended)
 {
 	struct departure **at = &drafts->departures;
 
+	departure->busy = false;
+	pthread_cond_broadcast(&drafts->left);
+	if (!ended)
+		return;
 	while (*at != departure)
 		at = &(*at)->next;
 	*at = departure->next;
 	buffer_free(&departure->key);
 	free(departure);
-	pthread_cond_broadcast(&drafts->left);
 }

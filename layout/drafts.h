@@ -59,12 +59,12 @@ struct departure {
 	uint64_t sequence; /* of the document that has left */
 	int64_t due_ms;	   /* of the monotonic clock */
 	int64_t time_ms;   /* of the wall clock, when it left */
-	bool leaving;	   /* its DELETE is being recorded */
+	bool busy;	   /* somebody records its DELETE, or a PUT of its key, and has this */
 };
 
 struct drafts {
 	pthread_mutex_t lock;
-	pthread_cond_t left; /* a departure has ended */
+	pthread_cond_t left; /* a departure is not busy any more */
 	struct draft **all;  /* in the order of ids */
 	size_t count, capacity;
 	uint64_t bytes;
@@ -125,6 +125,7 @@ int64_t draft_event_ms(const struct draft *draft);
 /* NULL if the document is not away. */
 struct departure *drafts_departure(struct drafts *drafts, uint32_t collection, struct bytes key);
 int drafts_depart(struct drafts *drafts, uint32_t collection, struct bytes key, uint64_t sequence);
-void drafts_end_departure(struct drafts *drafts, struct departure *departure);
+/* It is not busy any more; and it has ended, or is still to leave. */
+void drafts_leave(struct drafts *drafts, struct departure *departure, bool ended);
 
 int64_t clock_steady_ms(void);

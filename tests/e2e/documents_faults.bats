@@ -114,9 +114,16 @@ teardown() {
 	[ "$(cat "$DATA/1.json" "$DATA/51.json")" = '"new""new"' ]
 	run bash -c 'printf 1 >"$1/3.json"; cat "$1/3.json"' - "$DATA"
 	[[ $output == *'"n":3'* || $output == 1 ]]
+	mv "$DATA/4.json" "$DATA/.4"
+	{ printf '"'; head -c 6000000 /dev/zero | tr '\0' x; printf '"'; } >"$WORK/big"
+	run cp "$WORK/big" "$DATA/4.json"
+	[[ $status -eq 1 && $output == *"No space left"* ]]
+	[ ! -e "$DATA/4.json" ]
 	rm "$WORK/disk/fill"
+	wait_until 10 file_contains "$MNT/feed/log.ndjson" '"DELETE","key":"user:4"'
 	printf '"room"' >"$DATA/3.json"
 	[ "$(cat "$DATA/3.json")" = '"room"' ]
+	mv "$DATA/.4" "$DATA/4.json"
 	[ "$(names "$DATA" | wc -w)" -eq 50 ]
 	stop_daemon
 	store_is_clean "$STORE"
