@@ -11,6 +11,11 @@ setup() {
 	"$BATS_TEST_DIRNAME/tree.py" 3 "$WORK/lines" "$WORK/oracle"
 	cat "$WORK/lines" >"$MNT/in/events"
 	send 'no event' 'none either' '{"type":"PUT","key":"after:dead letters","value":1}'
+	wait_until 20 all_announced # its numbers in stats.json stand still then
+}
+
+all_announced() {
+	[ "$(stats '.announce.sequence == .last_sequence')" = true ]
 }
 
 # equals_mount COPY: all of it, names, kinds and bytes, and there was something.
