@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "store/internal.h"
@@ -132,15 +133,38 @@ static int read_string(const char **p, const char *end, struct buffer *ret_text)
 	return c < end ? 0 : -EBADMSG;
 }
 
-int line_read(struct bytes line, bool base64, struct buffer *ret_key, struct buffer *ret_value)
+/* Reads the key of a line; *ret_end is left behind it. */
+static int read_key(struct bytes line, struct buffer *ret_key, const char **ret_end)
 {
-	static const char key[] = ",\"key\":\"", value[] = ",\"value\":\"";
-	const char *end = line.p + line.n, *p = memmem(line.p, line.n, key, sizeof(key) - 1);
+	static const char key[] = ",\"key\":\"";
+	const char *p = memmem(line.p, line.n, key, sizeof(key) - 1);
 
 	if (!p)
 		return -EBADMSG;
-	p += sizeof(key) - 2;
-	int rc = read_string(&p, end, ret_key);
+	*ret_end = p + sizeof(key) - 2;
+	return read_string(ret_end, line.p + line.n, ret_key);
+}
+
+int line_read_key(struct bytes line, struct buffer *ret_key)
+{
+	const char *end;
+
+	return read_key(line, ret_key, &end);
+}
+
+int line_read_text(struct bytes quoted, struct buffer *ret_text)
+{
+	const char *p = quoted.p;
+
+	return quoted.n < 2 || *p != '"' ? -EBADMSG : read_string(&p, p + quoted.n, ret_text);
+}
+
+int line_read(struct bytes line, bool base64, struct buffer *ret_key, struct buffer *ret_value)
+{
+	static const char value[] = ",\"value\":\"";
+	const char *end = line.p + line.n, *p = NULL;
+
+	int rc = read_key(line, ret_key, &p);
 	ret_value->n = 0;
 	if (rc < 0 || (size_t)(end - p) < sizeof(value) || memcmp(p, value, sizeof(value) - 1) != 0)
 		return rc;
@@ -315,6 +339,29 @@ int store_batch_add(struct store_batch *batch, const struct store_event *event, 
 	return rc;
 }
 
+int batch_add_again(struct store_batch *batch, const struct again *again)
+{
+	size_t start = batch->arena.n;
+	int rc = 0;
+
+	if (make_room(batch) < 0)
+		return -ENOMEM;
+	batch->events[batch->count] = (struct prepared){
+		.type = again->type,
+		.timestamp_ms = again->timestamp_ms,
+		.base64 = again->base64,
+		.is_again = true,
+		.collection = keep(batch, again->collection, &rc),
+		.key = keep(batch, again->key, &rc),
+		.part = keep(batch, again->part, &rc),
+	};
+	if (rc < 0)
+		batch->arena.n = start;
+	else
+		batch->count++;
+	return rc;
+}
+
 static int make_transaction_room(struct store_batch *batch)
 {
 	if (batch->transaction_count < batch->transaction_capacity)
@@ -385,6 +432,14 @@ int store_batch_ops(struct store_batch *batch, const char *type, struct bytes de
 int store_batch_dead_letter(struct store_batch *batch, struct bytes members)
 {
 	return add_record(batch, 'd', NULL, members);
+}
+
+int batch_remove_dead_letter(struct store_batch *batch, uint64_t number)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)number);
+	return add_record(batch, 'x', NULL, bytes_of(text));
 }
 
 bool store_batch_is_empty(const struct store_batch *batch)

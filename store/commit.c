@@ -166,18 +166,16 @@ int commit_check_disk(struct store *store, uint64_t bytes, struct error *error)
 }
 
 /* The disk is asked once in a while: so many bytes may be written before it is asked again. */
-static int check_room(struct store *store, uint64_t bytes, struct error *error)
+int commit_room(struct store *store, uint64_t bytes, struct error *error)
 {
 	struct commit *c = &store->commit;
 
-	if (c->room_bytes < bytes) {
-		int rc = commit_check_disk(store, bytes + ROOM_STEP, error);
-		if (rc < 0)
-			return rc;
+	if (c->room_bytes >= bytes)
+		return 0;
+	int rc = commit_check_disk(store, bytes + ROOM_STEP, error);
+	if (rc == 0)
 		c->room_bytes = bytes + ROOM_STEP;
-	}
-	c->room_bytes -= bytes;
-	return 0;
+	return rc;
 }
 
 static void note_synced(struct store *store, uint64_t written)
@@ -192,10 +190,13 @@ static void note_synced(struct store *store, uint64_t written)
 int commit_write(struct store *store, bool sync, struct error *error)
 {
 	struct db_batch *batch = store->commit.db_batch;
+	uint64_t bytes = db_batch_bytes(batch);
 
-	int rc = check_room(store, db_batch_bytes(batch), error);
-	if (rc == 0)
-		rc = db_write(store->db, batch, sync, error);
+	int rc = commit_room(store, bytes, error);
+	if (rc < 0)
+		return rc;
+	store->commit.room_bytes -= bytes;
+	rc = db_write(store->db, batch, sync, error);
 	if (rc < 0)
 		return rc;
 	uint64_t written = atomic_fetch_add(&store->written, 1) + 1;

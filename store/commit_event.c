@@ -9,7 +9,7 @@
 static bool fills_before(const struct store *store, const struct prepared *p)
 {
 	return store->config.snapshots != STORE_SNAPSHOTS_NONE && !p->before.there &&
-	       (p->type == STORE_PUT || p->type == STORE_DELETE);
+	       !p->is_again && (p->type == STORE_PUT || p->type == STORE_DELETE);
 }
 
 static struct bytes document_key(const struct store_batch *batch, const struct prepared *p)
@@ -97,6 +97,7 @@ int group_resolve(struct store *store, const struct store_batch *batch, const st
 		.quoted = span_bytes(batch, p->quoted),
 		.base64 = p->base64,
 		.binary = p->binary,
+		.partial = p->is_again,
 	};
 	if (!r->collection)
 		return -ENOMEM;

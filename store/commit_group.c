@@ -283,11 +283,15 @@ static int add_records(struct store *store, const struct store_batch *batch, siz
 		return 0;
 	const char *p = batch->records.p + from, *end = batch->records.p + to;
 	while (p < end && rc == 0) {
-		const char *type = *p == 'o' ? p + 1 : NULL;
+		char kind = *p;
+		const char *type = kind == 'o' ? p + 1 : NULL;
 		struct bytes text = bytes_of(type ? type + strlen(type) + 1 : p + 1);
 		p = text.p + text.n + 1;
-		rc = type ? record_put_ops(store, out, type, text)
-			  : record_put_dead_letter(store, out, text);
+		if (kind == 'x')
+			record_remove_dead_letter(store, out, strtoull(text.p, NULL, 10));
+		else
+			rc = type ? record_put_ops(store, out, type, text)
+				  : record_put_dead_letter(store, out, text);
 	}
 	return rc;
 }

@@ -4,6 +4,8 @@
  * What the files of the store share.
  *
  * Locks, in the order in which they may be taken together:
+ *   dead_letters      who takes entries out of the DLQ; before the lead of a commit
+ *   a group's mutex   consumer_internal.h; after the lead, never before it
  *   commit.mutex      the queue of waiting commits, and who leads
  *   documents.mutex   the thread that moves documents into the database
  *   documents.lock    the tables of changed documents (a reader-writer lock)
@@ -103,6 +105,7 @@ struct prepared {
 	bool binary;  /* the value is not UTF-8 */
 	bool unless_same;
 	bool through_file;
+	bool is_again; /* recorded before: the line is whole, and the document is not written */
 	uint64_t expected;
 	int64_t timestamp_ms;
 	struct span collection, key, value, metadata, before, after, patch_key;
@@ -132,7 +135,8 @@ struct store_batch {
 	size_t capacity;
 	struct transaction *transactions;
 	size_t transaction_count, transaction_capacity;
-	struct buffer records; /* each: 'o' type NUL details NUL, or 'd' members NUL */
+	struct buffer records; /* each: 'o' type NUL details NUL, 'd' members NUL, or 'x' the number
+				* of a dead letter to be removed NUL */
 };
 
 static inline struct bytes span_bytes(const struct store_batch *batch, struct span s)
@@ -189,6 +193,9 @@ struct store {
 	struct source *sources; /* in the order of names */
 
 	struct documents documents;
+	struct groups *groups;
+	pthread_mutex_t dead_letters;
+	const _Atomic int64_t *clock_ms; /* of a test */
 	struct commit commit;
 	uint64_t reserved_sequence; /* leader only */
 	uint64_t reserved_position;
@@ -234,8 +241,25 @@ int line_render(struct buffer *out, const struct line_parts *parts, struct span 
 /* Reads back what line_render() wrote: the key, and the value unless it is null or left out; the
  * buffers are overwritten. -EBADMSG. */
 int line_read(struct bytes line, bool base64, struct buffer *ret_key, struct buffer *ret_value);
+/* The key alone. -EBADMSG. */
+int line_read_key(struct bytes line, struct buffer *ret_key);
+/* A JSON string with its quotes, as the store writes it, decoded. -EBADMSG. */
+int line_read_text(struct bytes quoted, struct buffer *ret_text);
 /* Appends a document's text as a JSON string. */
 int line_render_text(struct buffer *out, struct bytes text, bool base64);
+
+/* An event that was recorded before: `part` is its line from ,"type": on up to the last brace. */
+struct again {
+	enum store_type type;
+	struct bytes collection, key, part;
+	int64_t timestamp_ms;
+	bool base64;
+};
+
+/* Adds it, to be recorded as it is and without a change of its document. */
+int batch_add_again(struct store_batch *batch, const struct again *again);
+/* Adds the removal of a dead letter. */
+int batch_remove_dead_letter(struct store_batch *batch, uint64_t number);
 
 /* collection.c */
 
@@ -267,6 +291,8 @@ void commit_free(struct commit *commit);
  * before it survive a power cut. -ENOSPC, -EIO: nothing is written.
  */
 int commit_write(struct store *store, bool sync, struct error *error);
+/* Leader only: sees to it that commit_write() of up to so many bytes finds room. */
+int commit_room(struct store *store, uint64_t bytes, struct error *error);
 /* -ENOSPC if the disk has no room for so many bytes and what is still in memory. */
 int commit_check_disk(struct store *store, uint64_t bytes, struct error *error);
 /* Takes the lead without a commit of one's own, for a change of settings: no commit runs until
@@ -294,6 +320,16 @@ int records_load(struct store *store, struct error *error);
 int record_put_ops(struct store *store, struct db_batch *batch, const char *type,
 		   struct bytes details);
 int record_put_dead_letter(struct store *store, struct db_batch *batch, struct bytes members);
+
+/* Removes one dead letter, or all (number 0). */
+void record_remove_dead_letter(struct store *store, struct db_batch *batch, uint64_t number);
+
+/* consumer.c */
+
+int groups_load(struct store *store, struct error *error);
+/* Saves what is saved lazily. */
+int groups_flush(struct store *store);
+void groups_free(struct store *store);
 
 /* stream.c */
 

@@ -8,12 +8,18 @@
  *   index  'P' collection:u32 position:u64     first:u64
  *          'S' collection:u32 first:u64        position:u64 count:u32 bytes:u32 runs
  *   state  collection:u32 key 00 00 version:u64  sequence:u64 timestamp_ms:i64 flags:u8 text
- *   groups                                     (nothing yet)
- *   ops    number:u64                          written_ms:i64 one line of JSON
- *   dlq    number:u64                          the same
- *   meta   'F'                                 format:u32
- *          'I'                                 identity:16 bytes created_ms:i64
- *          'U'                                 running:u8 boot_id:str dev:u64 ino:u64
+ *   groups 'N'                                 number:u32, of the next group
+ *          'G' group:u32                       format:u8 (1) name:str and the configuration, as
+ *                                              consumer_config.c writes it
+ *          'O' group:u32                       offset:u64 next delivery:u64 started:u8
+ * delivered:u64 acknowledged:u64 redelivered:u64 refused:u64 dead-lettered:u64 'L' group:u32
+ * delivery:u64          delivered_ms:i64, then for this delivery and those that follow it:
+ * sequence:u64 attempts:u32 'P' group:u32 sequence:u64          state:u8 (2 waiting, 3 refused for
+ * good, 4 done, 5 released) failure:u8 attempts:u32 delivery:u64 delivered_ms:i64 due_ms:i64
+ * first_failure_ms:i64 last_failure_ms:i64 reason 'R' group:u32 sequence:u64 collection:u32 type:u8
+ * flags:u8 line ops    number:u64                          written_ms:i64 one line of JSON dlq
+ * number:u64                          the same meta   'F' format:u32 'I' identity:16 bytes
+ * created_ms:i64 'U'                                 running:u8 boot_id:str dev:u64 ino:u64
  *                                              incarnation:16 bytes
  *          'R'                                 sequence:u64 position:u64, reserved below them
  *          'E'                                 sequence:u64 position:u64 commit_ms:i64, the next
@@ -26,6 +32,7 @@
  *                                              last_ms:i64 created_ms:i64 name
  *          'D' collection:u32                  last_sequence:u64 + 1, when it was removed
  *          'S' name                            position:u64 time_us:i64 events:u64
+ *          'N'                                 number:u64, the next dead letter's at least
  *          'M' name                            changed_ms:i64 set:u8 mode:u32 uid:u32 gid:u32
  *
  * index: P finds the block of a byte position, S the block of a sequence, both within one stream;
@@ -34,6 +41,11 @@
  * sequence, so that one step forward from any sequence finds its block), `runs` are pairs of
  * varints: how many sequences to leave out behind the last run, and how many follow one another
  * from there.
+ *
+ * groups: what became of an event is told by the record with the highest delivery, and 'P' counts
+ * before 'L' of the same one; an event in no record, or only in an 'L' at or below the offset
+ * without an 'R', is new or done, as the offset says. 'R' is the line of an event that was given
+ * back to its group after the offset, or the floor, had passed it.
  *
  * state: in the key a byte 00 is written 00 ff, so that 00 00 ends it and the order is kept.
  * Version 0 is the current document; others, the inverted sequence of an event that replaced or
@@ -155,6 +167,20 @@ static inline bool key_index_read(struct bytes key, char kind, uint32_t collecti
 		return false;
 	*ret_number = get_be64(key.p + 5);
 	return true;
+}
+
+/* kind is 'G' or 'O'; and what all keys of the kinds 'L', 'P' and 'R' of a group begin with. */
+static inline struct key key_group(char kind, uint32_t group)
+{
+	struct key k = {.p = {kind}, .n = 5};
+	put_be32(k.p + 1, group);
+	return k;
+}
+
+/* kind is 'L', 'P' or 'R'; key_index_read() reads it back. */
+static inline struct key key_group_entry(char kind, uint32_t group, uint64_t number)
+{
+	return key_index(kind, group, number);
 }
 
 static inline struct key key_meta(char kind)

@@ -44,7 +44,30 @@ int records_load(struct store *store, struct error *error)
 			return error_set(error, rc, "the last record beside the log is malformed");
 		store->commit.next_record[kind] = last + 1;
 	}
-	return rc;
+	struct key key = key_meta('N');
+	struct db_value v = {0};
+	rc = db_get(store->db, DB_META, KEY_BYTES(key), &v, error);
+	if (rc < 0)
+		return rc == -ENOENT ? 0 : rc;
+	uint64_t next = v.bytes.n == 8 ? get_le64(v.bytes.p) : 0;
+	db_value_free(&v);
+	if (next > store->commit.next_record[STORE_DEAD_LETTER])
+		store->commit.next_record[STORE_DEAD_LETTER] = next;
+	return 0;
+}
+
+/* The last one's number must not be given again. */
+void record_remove_dead_letter(struct store *store, struct db_batch *batch, uint64_t number)
+{
+	struct key key = key_log(number), all = key_log(UINT64_MAX), next = key_meta('N');
+	char value[8];
+
+	if (number)
+		db_batch_delete(store->db, batch, DB_DLQ, KEY_BYTES(key));
+	else
+		db_batch_delete_range(store->db, batch, DB_DLQ, KEY_BYTES(key), KEY_BYTES(all));
+	put_le64(value, store->commit.next_record[STORE_DEAD_LETTER]);
+	db_batch_put(store->db, batch, DB_META, KEY_BYTES(next), (struct bytes){value, 8});
 }
 
 static void put(struct store *store, struct db_batch *batch, enum store_record_kind kind,

@@ -397,6 +397,7 @@ static int open_database(struct store *store, const struct store_options *option
 
 static void store_free(struct store *store)
 {
+	groups_free(store);
 	db_close(store->db);
 	documents_free(&store->documents);
 	commit_free(&store->commit);
@@ -405,6 +406,7 @@ static void store_free(struct store *store)
 	if (store->lock_fd >= 0)
 		lock_release(store->lock_fd);
 	pthread_mutex_destroy(&store->settings_mutex);
+	pthread_mutex_destroy(&store->dead_letters);
 	free(store->gaps);
 	free(store->path);
 	free(store);
@@ -420,6 +422,8 @@ int store_open(const char *path, const struct store_options *options, struct sto
 	store->lock_fd = -1;
 	store->read_only = options->read_only;
 	pthread_mutex_init(&store->settings_mutex, NULL);
+	pthread_mutex_init(&store->dead_letters, NULL);
+	store->clock_ms = options->clock_ms;
 	store->path = strdup(path);
 	int rc = store->path ? 0 : -ENOMEM;
 	if (rc == 0)
@@ -434,6 +438,8 @@ int store_open(const char *path, const struct store_options *options, struct sto
 		rc = load(store, error);
 	if (rc == 0 && !options->read_only)
 		rc = start_run(store, options, error);
+	if (rc == 0)
+		rc = groups_load(store, error);
 	if (rc == 0)
 		rc = documents_start(store, error);
 	if (rc < 0) {
@@ -451,7 +457,9 @@ int store_close(struct store *store)
 	if (!store)
 		return 0;
 	if (!store->read_only) {
+		int flushed = groups_flush(store);
 		rc = documents_end(store);
+		rc = rc < 0 ? rc : flushed;
 		int ended = end_run(store, NULL);
 		rc = rc < 0 ? rc : ended;
 	}

@@ -26,6 +26,8 @@ struct store_options {
 	const char *version; /* of the program, for the record of its start */
 	size_t table_bytes;  /* of changed documents in memory; 0: 24 MiB; a test takes few */
 	const char *boot_id; /* NULL: this machine's; a test gives another to play a reboot */
+	/* NULL: the machine's clocks; a test gives its own, for leases and delays. Borrowed. */
+	const _Atomic int64_t *clock_ms;
 };
 
 /* Opens a store and recovers it. -EBUSY: another process has it, the error names it;
