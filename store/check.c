@@ -327,6 +327,7 @@ int store_check(struct store *store, void (*report)(void *context, const char *f
 	check_index_size(&c);
 	check_documents(&c);
 	check_attributes(&c);
+	check_groups(&c);
 	free(c.tallies);
 	free(c.orphans);
 	buffer_free(&c.key);

@@ -43,3 +43,4 @@ void check_event_document(struct check *c, const struct store_event_info *e, str
 void check_orphans(struct check *c);
 /* From the documents to the log. */
 void check_documents(struct check *c);
+void check_groups(struct check *c);

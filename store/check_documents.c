@@ -79,7 +79,8 @@ void check_event_document(struct check *c, const struct store_event_info *e, str
 	struct store_document d = {0};
 	struct error error = {""};
 
-	if (e->type == STORE_TRUNCATE && e->collection <= c->collections)
+	if (e->type == STORE_TRUNCATE && !(e->flags & BLOCK_FLAG_PARTIAL) &&
+	    e->collection <= c->collections)
 		truncate_collection(c, e);
 	if ((e->type != STORE_PUT && e->type != STORE_DELETE) || (e->flags & BLOCK_FLAG_PARTIAL))
 		return;

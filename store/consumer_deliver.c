@@ -241,15 +241,18 @@ static int give_new(struct delivery *d, struct error *error)
 	int rc = 1;
 
 	scanner_start(&s, g, SKIP_BLOCKS);
-	while (rc > 0 && !d->full && d->count < d->limit && g->window.n < STORE_GROUP_WINDOW) {
+	while (rc > 0 && !d->full && d->count < d->limit) {
 		rc = scanner_next(&s, &info, &line, error);
+		if (rc > 0 && g->window.n >= STORE_GROUP_WINDOW)
+			break;
 		if (rc > 0) {
 			rc = give_new_one(d, &info, line);
 			rc = rc < 0 ? rc : 1;
 		}
 	}
+	bool again = rc == 0 && g->scan <= s.last;
 	scanner_end(&s);
-	return rc < 0 ? rc : rc == 0 && g->scan <= s.last;
+	return rc < 0 ? rc : again;
 }
 
 static void note_stalled(struct delivery *d)
@@ -323,6 +326,8 @@ static int deliver(struct delivery *d, struct error *error)
 	rc = give_returned(d, error);
 	if (rc == 0)
 		rc = give_new(d, error);
+	if (rc == 0 && !d->count) /* what the look at the log let go */
+		rc = give_returned(d, error);
 	bool again = rc > 0;
 	if (rc >= 0)
 		group_advance(g);

@@ -83,12 +83,26 @@ static bool in_block(struct group *g)
 	return true;
 }
 
+/* Passes what is in the window from an earlier look. */
+static bool pass_entry(struct group *g)
+{
+	struct entry *e = NULL;
+
+	if (g->window.n && entries_at(&g->window, g->window.n - 1)->sequence >= g->scan)
+		e = entries_find(&g->window, g->scan);
+	if (!e)
+		return false;
+	g->scan++;
+	entry_place(g, e); /* only now it may go, where the order of keys is asked for */
+	return true;
+}
+
 int scanner_next(struct scanner *s, struct store_event_info *ret_info, struct bytes *ret_line,
 		 struct error *error)
 {
 	struct group *g = s->g;
 
-	for (; g->scan <= s->last; g->scan++) {
+	while (g->scan <= s->last) {
 		if (!in_block(g)) {
 			int rc = load_block(s, error);
 			if (rc == 0 && s->blocks) /* a gap at the log's end */
@@ -99,14 +113,14 @@ int scanner_next(struct scanner *s, struct store_event_info *ret_info, struct by
 				return 0;
 			in_block(g);
 		}
-		if (g->window.n && entries_at(&g->window, g->window.n - 1)->sequence >= g->scan &&
-		    entries_find(&g->window, g->scan))
+		if (pass_entry(g))
 			continue;
 		*ret_info = block_event(&g->block, g->block_index);
 		*ret_line = (struct bytes){g->block.lines.p + g->block_offset, ret_info->length};
 		int rc = group_matches(g, ret_info->collection, ret_info->type, *ret_line, error);
 		if (rc)
 			return rc;
+		g->scan++;
 	}
 	return 0;
 }

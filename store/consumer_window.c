@@ -154,6 +154,27 @@ static struct bucket *bucket_of(const struct group *g, const struct entry *e)
 	return &g->chains[e->hash % CHAIN_BUCKETS];
 }
 
+bool entry_is_held(const struct group *g, const struct entry *e)
+{
+	if (!e->is_chained)
+		return false;
+	if (!e->is_extra && e->sequence >= g->scan)
+		return true; /* an earlier one may be found yet */
+	const struct entry *first = bucket_of(g, e)->head;
+	while (first->hash != e->hash)
+		first = first->behind;
+	return first != e;
+}
+
+/* The next one with its key is held by it, or no longer. */
+static void place_next(struct group *g, const struct entry *e, struct entry *next)
+{
+	while (next && next->hash != e->hash)
+		next = next->behind;
+	if (next)
+		entry_place(g, next);
+}
+
 void entry_chain(struct group *g, struct entry *e)
 {
 	if (!g->chains || e->is_chained)
@@ -167,16 +188,7 @@ void entry_chain(struct group *g, struct entry *e)
 	*(before ? &before->behind : &b->head) = e;
 	*(e->behind ? &e->behind->before : &b->tail) = e;
 	e->is_chained = true;
-}
-
-bool entry_is_held(const struct group *g, const struct entry *e)
-{
-	if (!e->is_chained)
-		return false;
-	const struct entry *first = bucket_of(g, e)->head;
-	while (first->hash != e->hash)
-		first = first->behind;
-	return first != e;
+	place_next(g, e, e->behind);
 }
 
 /* What it held back may go. */
@@ -189,10 +201,7 @@ static void entry_unchain(struct group *g, struct entry *e)
 	*(e->before ? &e->before->behind : &b->head) = e->behind;
 	*(e->behind ? &e->behind->before : &b->tail) = e->before;
 	e->is_chained = false;
-	while (next && next->hash != e->hash)
-		next = next->behind;
-	if (next)
-		entry_place(g, next);
+	place_next(g, e, next);
 }
 
 void group_unchain_all(struct group *g)

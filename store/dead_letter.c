@@ -55,18 +55,28 @@ struct burial {
 	struct buffer text;
 };
 
+static int by_sequence(const void *a, const void *b)
+{
+	const struct entry *const *x = a, *const *y = b;
+
+	return (*x)->sequence < (*y)->sequence ? -1 : (*x)->sequence > (*y)->sequence;
+}
+
 static int collect(struct group *g, struct burial *b, struct error *error)
 {
-	int rc = 0;
+	size_t n = g->dying.n < BURY_COUNT ? g->dying.n : BURY_COUNT;
 
-	for (size_t i = 0; i < g->dying.n && b->count < BURY_COUNT && b->text.n < BURY_BYTES; i++) {
+	if (!n)
+		return 0;
+	memcpy(b->entries, g->dying.p, n * sizeof(struct entry *));
+	qsort(b->entries, n, sizeof(struct entry *), by_sequence);
+	while (b->count < n && b->text.n < BURY_BYTES) {
 		size_t start = b->text.n;
-		rc = render(g, g->dying.p[i], &b->text, error);
+		int rc = render(g, b->entries[b->count], &b->text, error);
 		if (rc == -ENOENT) /* trimmed: the group is told by the GAP */
 			b->text.n = start;
 		else if (rc < 0)
 			return rc;
-		b->entries[b->count] = g->dying.p[i];
 		b->ends[b->count++] = b->text.n;
 	}
 	return 0;
