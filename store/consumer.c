@@ -315,7 +315,7 @@ int store_group_offset(struct store *store, uint32_t group, uint64_t *ret_offset
 
 	if (!g)
 		return -ENOENT;
-	int rc = group_skip(g, 16, NULL);
+	int rc = group_skip(g, GROUP_SKIP, NULL);
 	*ret_offset = g->offset;
 	group_unlock(g);
 	return rc < 0 ? rc : 0;

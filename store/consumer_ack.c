@@ -118,7 +118,7 @@ static int acknowledge(struct group *g, const struct store_group_ack *acks, size
 		       bool *ret_more, struct error *error)
 {
 	uint64_t done = 0, bytes = 4096;
-	int rc = group_skip(g, 1, error);
+	int rc = group_skip(g, GROUP_SKIP, error);
 
 	rc = rc < 0 ? rc : 0;
 	for (size_t i = 0; i < count && rc == 0; i++) {

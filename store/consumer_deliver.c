@@ -5,8 +5,7 @@
 
 #include "store/consumer_internal.h"
 
-#define SKIP_BLOCKS   256 /* that a look at the log takes at most while others wait */
-#define SETTLE_BLOCKS 16
+#define SKIP_BYTES ((size_t)32 << 20) /* of the log, that are looked at while others wait */
 
 /* ---- readers ---- */
 
@@ -240,7 +239,7 @@ static int give_new(struct delivery *d, struct error *error)
 	struct scanner s;
 	int rc = 1;
 
-	scanner_start(&s, g, SKIP_BLOCKS);
+	scanner_start(&s, g, SKIP_BYTES);
 	while (rc > 0 && !d->full && d->count < d->limit) {
 		rc = scanner_next(&s, &info, &line, error);
 		if (rc > 0 && g->window.n >= STORE_GROUP_WINDOW)
@@ -385,7 +384,7 @@ static int64_t settle(struct group *g, int64_t now)
 	bool gone = atomic_load(&g->gone);
 	if (!gone) {
 		group_expire(g, now);
-		group_skip(g, SETTLE_BLOCKS, NULL);
+		group_skip(g, GROUP_SKIP, NULL);
 		if (g->dirty && group_room(g, 4096, NULL) == 0)
 			group_write(g, NULL);
 	}

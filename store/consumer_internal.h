@@ -253,19 +253,20 @@ void entry_fail(struct group *g, struct entry *e, enum entry_failure failure);
 struct scanner {
 	struct group *g;
 	struct db_iterator *it;
-	uint64_t last;	 /* the log's end when it began */
-	unsigned blocks; /* that may still be loaded */
+	uint64_t last; /* the log's end when it began */
+	size_t budget; /* bytes of the log that may still be looked at */
 	bool on_block;
 };
 
-void scanner_start(struct scanner *s, struct group *g, unsigned blocks);
+void scanner_start(struct scanner *s, struct group *g, size_t budget);
 void scanner_end(struct scanner *s);
 /* The event that stands at g->scan, which is moved over what the group does not take; the line is
- * borrowed until the next call. 1; 0: the end, or as many blocks as allowed; negative. */
+ * borrowed until the next call. 1; 0: the end, or the budget is used up; negative. */
 int scanner_next(struct scanner *s, struct store_event_info *ret_info, struct bytes *ret_line,
 		 struct error *error);
-/* Moves the scan over what the group does not take. */
-int group_skip(struct group *g, unsigned blocks, struct error *error);
+/* Moves the scan, and the offset, over what the group does not take. */
+int group_skip(struct group *g, size_t budget, struct error *error);
+#define GROUP_SKIP ((size_t)4 << 20) /* for calls that are to be quick */
 /* The line of an entry into g->line, and what it is. -ENOENT: the log has trimmed it. */
 int entry_line(struct group *g, const struct entry *e, struct store_event_info *ret_info,
 	       struct error *error);

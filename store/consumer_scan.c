@@ -5,10 +5,11 @@
 #include "store/consumer_internal.h"
 
 #define KEEP_BYTES ((size_t)1 << 20)
+#define BLOCK_COST 1024 /* bytes that could be looked at in the time that finding a block takes */
 
-void scanner_start(struct scanner *s, struct group *g, unsigned blocks)
+void scanner_start(struct scanner *s, struct group *g, size_t budget)
 {
-	*s = (struct scanner){.g = g, .last = store_last_sequence(g->store), .blocks = blocks};
+	*s = (struct scanner){.g = g, .last = store_last_sequence(g->store), .budget = budget};
 }
 
 void scanner_end(struct scanner *s)
@@ -47,13 +48,13 @@ static int load_block(struct scanner *s, struct error *error)
 	struct group *g = s->g;
 	struct bytes value = {0};
 
-	if (!s->blocks)
+	if (!s->budget)
 		return 0;
-	s->blocks--;
 	g->block.count = 0;
 	int rc = find_block(s, &value, error);
 	if (rc <= 0)
 		return rc;
+	s->budget -= s->budget < value.n + BLOCK_COST ? s->budget : value.n + BLOCK_COST;
 	g->block_bytes.n = 0;
 	if (buffer_add_bytes(&g->block_bytes, value) < 0)
 		return -ENOMEM;
@@ -105,7 +106,7 @@ int scanner_next(struct scanner *s, struct store_event_info *ret_info, struct by
 	while (g->scan <= s->last) {
 		if (!in_block(g)) {
 			int rc = load_block(s, error);
-			if (rc == 0 && s->blocks) /* a gap at the log's end */
+			if (rc == 0 && s->budget) /* a gap at the log's end */
 				g->scan = s->last + 1;
 			if (rc <= 0)
 				return rc;
@@ -125,7 +126,7 @@ int scanner_next(struct scanner *s, struct store_event_info *ret_info, struct by
 	return 0;
 }
 
-int group_skip(struct group *g, unsigned blocks, struct error *error)
+int group_skip(struct group *g, size_t budget, struct error *error)
 {
 	struct scanner s;
 	struct store_event_info info;
@@ -133,7 +134,7 @@ int group_skip(struct group *g, unsigned blocks, struct error *error)
 
 	if (g->scan > store_last_sequence(g->store) || group_has_gap(g))
 		return 0;
-	scanner_start(&s, g, blocks);
+	scanner_start(&s, g, budget);
 	int rc = scanner_next(&s, &info, &line, error);
 	scanner_end(&s);
 	group_advance(g);

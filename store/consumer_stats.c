@@ -4,8 +4,6 @@
 
 #include "store/consumer_internal.h"
 
-#define SKIP_BLOCKS 16
-
 /* Sequences above `offset` that an event has. */
 static uint64_t events_above(struct store *store, uint64_t offset)
 {
@@ -69,7 +67,7 @@ int store_group_stats_get(struct store *store, uint32_t group, struct store_grou
 	if (!g)
 		return -ENOENT;
 	group_expire(g, group_clock(store));
-	int rc = group_skip(g, SKIP_BLOCKS, NULL);
+	int rc = group_skip(g, GROUP_SKIP, NULL);
 	uint64_t lag = g->unfinished + events_above(store, g->scan - 1);
 	int64_t commit_ms = lag ? oldest_commit(g) : 0;
 	uint32_t in_window = most_attempts(&g->window), outside = most_attempts(&g->extra);
