@@ -492,7 +492,7 @@ static void the_floor_gives_a_gap(void)
 	put_events(store, "user", 1, 10);
 	CHECK(deliver_one(reader) == 1 && deliver_one(reader) == 2);
 	CHECK(refuse(store, group, 2, true) == 0);
-	CHECK(store_floor_set(store, 6, &test_error) == 0);
+	CHECK(store_floor_set(store, 6, NULL, &test_error) == 0);
 	CHECK(store_group_ready(reader));
 	CHECK(strcmp(deliver(reader), "{\"type\":\"GAP\",\"from_sequence\":1,\"to_sequence\":5,"
 				      "\"reason\":\"retention\"}\n") == 0);
