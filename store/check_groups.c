@@ -27,6 +27,8 @@ static void check_group(struct check *c, const struct group *g)
 {
 	uint64_t last = c->store->commit.next_sequence - 1;
 
+	if (g->broken)
+		check_fault(c, "the records of group %s cannot be read", g->name);
 	if (g->offset > last)
 		check_fault(c, "the offset %llu of group %s is beyond the log's end %llu",
 			    U(g->offset), g->name, U(last));
@@ -45,7 +47,7 @@ static void check_record(struct check *c, struct bytes key)
 		return;
 	if (!strchr("GOLPR", kind) || !g)
 		check_fault(c, "a record %c is of no group", kind);
-	else if ((kind == 'P' || kind == 'R') && !group_entry(g, number))
+	else if ((kind == 'P' || kind == 'R') && !g->broken && !group_entry(g, number))
 		check_fault(c, "group %s has a record of event %llu, which it has done with",
 			    g->name, U(number));
 	else if (kind == 'L' && number >= g->next_delivery)

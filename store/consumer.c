@@ -121,7 +121,7 @@ int group_lead_start(struct group *g, struct error *error)
 
 	pthread_mutex_lock(&g->mutex);
 	int rc = atomic_load(&g->gone) ? error_set(error, -ENOENT, "the group was removed")
-		 : g->broken	       ? -EIO
+		 : g->broken	       ? -EBADMSG
 				       : 0;
 	/* What earlier changes left to be written later. */
 	if (rc == 0)
@@ -242,7 +242,7 @@ static int remove_locked(struct group *g, struct error *error)
 
 	if (g->reader_count)
 		return error_set(error, -EBUSY, "the group has %u readers", g->reader_count);
-	int rc = group_room(g, 4096, error);
+	int rc = g->broken ? 0 : group_room(g, 4096, error);
 	if (rc < 0)
 		return rc;
 	db_batch_clear(g->out);
@@ -350,8 +350,14 @@ static int load_group(struct store *store, uint32_t number, struct bytes value, 
 		return -ENOMEM;
 	all->by_number[number - 1] = g;
 	int rc = group_read_config(g, value, error);
-	if (rc == 0)
-		rc = group_load_state(g, error);
+	if (rc < 0)
+		return rc;
+	rc = group_load_state(g, error);
+	if (rc == -EBADMSG) { /* the other groups go on */
+		group_forget(g);
+		g->broken = true;
+		rc = 0;
+	}
 	show(g);
 	return rc;
 }

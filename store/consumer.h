@@ -11,7 +11,10 @@
  *
  * All functions may be called from any thread; a reader belongs to one thread at a time, but for
  * store_group_ready(). Each change is one atomic batch, and survives a crash of the process when
- * the call returns. 0 or positive, or a negative errno with the reason in `error`.
+ * the call returns. 0 or positive, or a negative errno with the reason in `error`. -ENOSPC: the
+ * disk is full, nothing changed; -EBADMSG: the group's records are damaged, others go on.
+ *
+ * The store's listener is called also when something may be deliverable that was not.
  */
 #include "store/store.h"
 
@@ -71,7 +74,7 @@ enum store_group_move {
 	STORE_MOVE_COMMIT, /* to `number`: forward it is an acknowledgement of all up to it */
 	STORE_MOVE_EARLIEST,
 	STORE_MOVE_LATEST,
-	STORE_MOVE_BY,	 /* `number` (signed) events of the log */
+	STORE_MOVE_BY,	 /* `number` (signed) events of the log; back at most to the earliest */
 	STORE_MOVE_TIME, /* in front of the first event that was committed at or after `number` ms
 			  */
 };
@@ -155,7 +158,7 @@ int store_group_pending_next(struct store *store, uint32_t group, uint64_t after
 int store_group_pending_get(struct store *store, uint32_t group, uint64_t sequence,
 			    struct store_group_pending *ret_pending, struct buffer *line,
 			    struct error *error);
-/* Renews the lease. -ENOENT: it is not pending. */
+/* Renews the lease. -ENOENT: it is not pending; -ESTALE: it waits to be delivered again. */
 int store_group_renew(struct store *store, uint32_t group, uint64_t sequence, struct error *error);
 
 struct store_group_stats {
@@ -163,8 +166,8 @@ struct store_group_stats {
 	uint64_t lag; /* events behind the offset, of those that could be delivered: an upper bound
 		       * that is 0 exactly when nothing is left */
 	int64_t lag_ms; /* age of the oldest event above the offset; 0 if there is none */
-	uint64_t pending, delayed,
-		window;		   /* now: leased, waiting, and all above the offset that is kept */
+	/* Now: leased, waiting, and all above the offset that is kept. */
+	uint64_t pending, delayed, window;
 	int64_t oldest_pending_ms; /* age; 0 */
 	uint32_t most_attempts;
 	uint32_t readers;

@@ -268,17 +268,17 @@ static void note_stalled(struct delivery *d)
 static int give_gap(struct delivery *d, struct error *error)
 {
 	struct group *g = d->g;
-	uint64_t from = g->offset + 1, to = store_floor(g->store) - 1;
+	uint64_t from = g->offset + 1, floor = store_floor(g->store);
 
 	int rc = group_room(g, 4096 + 64 * g->window.n, error);
 	if (rc == 0)
 		rc = buffer_printf(d->lines,
 				   "{\"type\":\"GAP\",\"from_sequence\":%llu,\"to_sequence\":%llu,"
 				   "\"reason\":\"retention\"}\n",
-				   (unsigned long long)from, (unsigned long long)to);
+				   (unsigned long long)from, (unsigned long long)floor - 1);
 	if (rc < 0)
 		return rc;
-	rc = group_pass_gap(g);
+	rc = group_pass_gap(g, floor);
 	g->started = true;
 	if (rc == 0)
 		rc = group_write(g, error);

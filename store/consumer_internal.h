@@ -106,7 +106,7 @@ struct group {
 	uint64_t next_delivery;
 	bool started; /* it has delivered, or was moved */
 	bool dirty;   /* the record 'O' is behind */
-	bool broken;  /* the database failed, and the group could not be loaded again */
+	bool broken;  /* its records cannot be read: nothing is changed any more */
 	uint64_t delivered, acknowledged, redelivered, refused, dead_lettered;
 
 	struct entries window, extra;
@@ -272,8 +272,8 @@ int entry_line(struct group *g, const struct entry *e, struct store_event_info *
 	       struct error *error);
 /* True if the floor has passed the offset, and no reader was told. */
 bool group_has_gap(const struct group *g);
-/* Goes on at the floor. */
-int group_pass_gap(struct group *g);
+/* Goes on at this floor. */
+int group_pass_gap(struct group *g, uint64_t floor);
 
 /* ---- dead_letter.c ---- */
 

@@ -156,9 +156,8 @@ bool group_has_gap(const struct group *g)
 }
 
 /* What is below the floor is gone, but for the lines that were given back. */
-int group_pass_gap(struct group *g)
+int group_pass_gap(struct group *g, uint64_t floor)
 {
-	uint64_t floor = store_floor(g->store);
 	int rc = 0;
 
 	while (rc == 0 && g->window.n && entries_at(&g->window, 0)->sequence < floor) {

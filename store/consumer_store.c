@@ -19,7 +19,8 @@ int group_room(struct group *g, uint64_t bytes, struct error *error)
 	struct groups *all = g->store->groups;
 
 	if (g->broken)
-		return error_set(error, -EIO, "group %s could not be loaded again", g->name);
+		return error_set(error, -EBADMSG, "the records of group %s cannot be read",
+				 g->name);
 	if (atomic_fetch_sub(&all->room, (int64_t)bytes) >= (int64_t)bytes)
 		return 0;
 	int rc = commit_check_disk(g->store, bytes + ROOM_STEP, error);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Consumer groups in the store. */
 #include "store/consumer.h"
+#include "store/db.h"
+#include "store/keys.h"
 #include "tests/unit/store_test.h"
 
 static _Atomic int64_t now_ms = 1000000;
@@ -571,6 +573,50 @@ static void replay_leaves_documents_alone(void)
 	CHECK(check_store(print_fault) == 0);
 }
 
+/* Writes a record of the family groups into the closed store. */
+static void damage(struct key key, struct bytes value)
+{
+	char path[80];
+	struct db *db = NULL;
+	struct db_batch *batch = db_batch_new();
+
+	snprintf(path, sizeof(path), "%s/db", test_directory);
+	CHECK(db_open(path, false, false, &db, &test_error) == 0);
+	db_batch_put(db, batch, DB_GROUPS, KEY_BYTES(key), value);
+	CHECK(db_write(db, batch, true, &test_error) == 0);
+	db_batch_free(batch);
+	db_close(db);
+}
+
+static void one_damaged_group_leaves_the_others(void)
+{
+	struct store *store = open_groups();
+	uint32_t bad = make_group(store, "bad"), good = make_group(store, "good");
+
+	put_events(store, "user", 1, 2);
+	store_close(store);
+	damage(key_group_entry('L', bad, 1), BYTES("?"));
+	CHECK(check_store(ignore_fault) > 0);
+	store = open_groups();
+	struct store_group_reader *reader = open_reader(store, bad);
+	struct buffer lines = {0};
+	CHECK(store_group_deliver(reader, 1000, &lines, &test_error) == -EBADMSG);
+	CHECK(strstr(test_error.text, "bad") != NULL);
+	store_group_reader_close(reader);
+	reader = open_reader(store, good);
+	CHECK(deliver_one(reader) == 1);
+	CHECK(acknowledge(store, good, 1, 1, 0) == 0);
+	store_group_reader_close(reader);
+	CHECK(store_group_remove(store, bad, &test_error) == 0);
+	store_close(store);
+	CHECK(check_store(print_fault) == 0);
+	damage(key_group_entry('R', good, 2), BYTES("123456line"));
+	CHECK(check_store(ignore_fault) == 0); /* it waits again */
+	damage(key_group_entry('R', good, 9), BYTES("123456line"));
+	CHECK(check_store(ignore_fault) == 1);
+	buffer_free(&lines);
+}
+
 int main(void)
 {
 	RUN_FRESH(delivers_and_acknowledges);
@@ -585,5 +631,6 @@ int main(void)
 	RUN_FRESH(the_window_is_bounded);
 	RUN_FRESH(the_floor_gives_a_gap);
 	RUN_FRESH(replay_leaves_documents_alone);
+	RUN_FRESH(one_damaged_group_leaves_the_others);
 	return test_summary();
 }

@@ -6,7 +6,7 @@
 #include "store/consumer.h"
 #include "tests/unit/store_test.h"
 
-#define EVENTS	3000
+#define EVENTS 3000
 
 static struct store *store;
 static uint32_t group;
@@ -149,8 +149,8 @@ static void *make_groups(void *context)
 
 static void threads_share_a_group(void)
 {
-	static void *(*const works[])(void *) = {write_events, look, make_groups, read_events,
-						 read_events, read_events};
+	static void *(*const works[])(void *) = {write_events, look,	    make_groups,
+						 read_events,  read_events, read_events};
 	pthread_t threads[ARRAY_SIZE(works)];
 	struct store_group_config c;
 	uint64_t number = 0;
