@@ -56,6 +56,8 @@ static void remove_name(fuse_req_t req, fuse_ino_t parent, const char *name,
 		changefs_refuse(req, ref.node, name, r, &error);
 	else
 		fuse_reply_err(req, 0);
+	if (node_flags(ref.node) & NODE_TIMED)
+		changefs_changed(fs);
 	nodes_unref(fs->nodes, &ref);
 }
 

@@ -219,6 +219,8 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 		changefs_refuse(req, ref.node, NULL, r, &error);
 	else
 		reply_attr(req, &ref);
+	if (node_flags(ref.node) & NODE_TIMED)
+		changefs_changed(fs);
 	nodes_unref(fs->nodes, &ref);
 	park_answer(fs->park, UINT_MAX);
 }

@@ -53,9 +53,10 @@ int handle_new(struct changefs *fs, uint64_t id, pid_t pid, uid_t uid, struct ha
 		free(handle);
 		return r;
 	}
-	handle->pid = pid;
-	handle->uid = uid;
 	handle->endless = node_flags(handle->ref.node) & NODE_ENDLESS;
+	handle->timed = node_flags(handle->ref.node) & NODE_TIMED;
+	handle->pid = handle->endless && handle->timed ? process_of(pid) : pid;
+	handle->uid = uid;
 	handle->shares = handle->ref.inode && node_flags(handle->ref.node) & NODE_CONTENT;
 	pthread_mutex_init(&handle->lock, NULL);
 	pthread_mutex_lock(&handles->lock);
@@ -90,14 +91,19 @@ static void drop_content(struct inode *inode)
 	inode->content = NULL;
 }
 
+static struct layout_caller caller_of(const struct handle *handle)
+{
+	return (struct layout_caller){.pid = handle->pid, .uid = handle->uid};
+}
+
 static int open_shared(struct changefs *fs, struct handle *handle, int flags, struct error *error)
 {
 	struct inode *inode = handle->ref.inode;
 	int r;
 
 	pthread_mutex_lock(&inode->lock);
-	r = layout_file_open(fs->layout, handle->ref.node, flags, &inode->content, &handle->file,
-			     error);
+	r = layout_file_open(fs->layout, handle->ref.node, flags, caller_of(handle),
+			     &inode->content, &handle->file, error);
 	if (r == 0)
 		inode->opens++;
 	drop_content(inode);
@@ -113,8 +119,8 @@ int handle_open_file(struct changefs *fs, struct handle *handle, int flags, stru
 	if (handle->shares)
 		r = open_shared(fs, handle, flags, error);
 	else
-		r = layout_file_open(fs->layout, handle->ref.node, flags, NULL, &handle->file,
-				     error);
+		r = layout_file_open(fs->layout, handle->ref.node, flags, caller_of(handle), NULL,
+				     &handle->file, error);
 	handle_leave(handle);
 	pthread_mutex_lock(&fs->handles.lock);
 	handle->opened = r == 0;
@@ -187,14 +193,16 @@ void handle_close(struct changefs *fs, struct handle *handle)
 	free(handle);
 }
 
-static ssize_t read_file(struct handle *handle, char *p, size_t size, uint64_t offset,
-			 struct error *error)
+static ssize_t read_file(struct changefs *fs, struct handle *handle, char *p, size_t size,
+			 uint64_t offset, struct error *error)
 {
 	ssize_t n;
 
 	handle_enter(handle);
 	n = layout_file_read(handle->file, offset, p, size, error);
 	handle_leave(handle);
+	if (handle->timed && handle->endless)
+		settle_soon(fs->settle);
 	if (handle->endless && (n >= 0 || n == -EAGAIN))
 		handle->read_end = offset + (n > 0 ? (uint64_t)n : 0);
 	return n;
@@ -208,8 +216,8 @@ int handle_reply_read(struct changefs *fs, struct handle *handle, struct fuse_re
 	ssize_t n = -ENOMEM;
 
 	if (p)
-		n = read_file(handle, p, size < POOL_BUFFER_SIZE ? size : POOL_BUFFER_SIZE, offset,
-			      &error);
+		n = read_file(fs, handle, p, size < POOL_BUFFER_SIZE ? size : POOL_BUFFER_SIZE,
+			      offset, &error);
 	/* Once it is answered the handle may be gone. */
 	if (n >= 0)
 		fuse_reply_buf(req, p, (size_t)n);

@@ -111,6 +111,7 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *p, size_t size,
 	struct changefs *fs = fs_of(req);
 	struct handle *handle = handle_of(fi);
 	int flags = fs->options->sync ? fi->flags | O_SYNC : fi->flags;
+	bool timed = handle->timed;
 	struct error error = {0};
 	ssize_t n;
 
@@ -127,6 +128,9 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *p, size_t size,
 		changefs_refuse(req, handle->ref.node, NULL, (int)n, &error);
 	else
 		fuse_reply_write(req, (size_t)n);
+	/* Once it is answered the handle may be gone. */
+	if (timed)
+		changefs_changed(fs);
 	park_answer(fs->park, UINT_MAX);
 }
 
@@ -136,6 +140,7 @@ static void with_file(fuse_req_t req, struct fuse_file_info *fi,
 {
 	struct changefs *fs = fs_of(req);
 	struct handle *handle = handle_of(fi);
+	bool timed = handle->timed;
 	struct error error = {0};
 	int r;
 
@@ -150,6 +155,8 @@ static void with_file(fuse_req_t req, struct fuse_file_info *fi,
 		changefs_refuse(req, handle->ref.node, NULL, r, &error);
 	else
 		fuse_reply_err(req, 0);
+	if (timed)
+		changefs_changed(fs);
 	park_answer(fs->park, UINT_MAX);
 }
 
@@ -167,10 +174,13 @@ static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_f
 void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct changefs *fs = fs_of(req);
+	bool timed = handle_of(fi)->timed;
 
 	if (handle_of(fi))
 		handle_close(fs, handle_of(fi));
 	fuse_reply_err(req, 0);
+	if (timed)
+		changefs_changed(fs);
 	park_answer(fs->park, UINT_MAX);
 }
 

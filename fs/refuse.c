@@ -6,7 +6,7 @@
 #include "fs/fs.h"
 
 /* People know processes; the kernel tells the thread. It waits for us, so it is still there. */
-static pid_t process_of(pid_t thread)
+pid_t process_of(pid_t thread)
 {
 	char path[48], line[128];
 	pid_t process = thread;

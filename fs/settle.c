@@ -5,40 +5,57 @@
 
 #include "fs/fs.h"
 
+#define SOON_MS 5
+
 struct settle {
 	struct changefs *fs;
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
+	int64_t due; /* when it wakes by itself, in milliseconds of the monotonic clock; -1: never
+		      */
 	bool woken;
 	bool ending;
 };
 
-/* Until it is woken, or until `due` (-1: never). Below the lock. */
-static void wait_until(struct settle *s, int64_t due)
+static int64_t now_ms(void)
 {
-	struct timespec t = {.tv_sec = due / 1000, .tv_nsec = due % 1000 * 1000000};
-	int r = 0;
+	struct timespec t;
 
-	while (!s->woken && !s->ending && r != ETIMEDOUT)
-		r = due < 0 ? pthread_cond_wait(&s->wake, &s->lock)
-			    : pthread_cond_timedwait(&s->wake, &s->lock, &t);
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Until it is woken, or until it is due. Below the lock. */
+static void wait_until_due(struct settle *s)
+{
+	while (!s->woken && !s->ending && (s->due < 0 || s->due > now_ms())) {
+		struct timespec t = {.tv_sec = s->due / 1000, .tv_nsec = s->due % 1000 * 1000000};
+		if (s->due < 0)
+			pthread_cond_wait(&s->wake, &s->lock);
+		else
+			pthread_cond_timedwait(&s->wake, &s->lock, &t);
+	}
 	s->woken = false;
+	s->due = -1;
 }
 
 static void *run(void *context)
 {
 	struct settle *s = context;
-	int64_t due = -1;
 
 	pthread_mutex_lock(&s->lock);
 	while (!s->ending) {
-		wait_until(s, due);
+		wait_until_due(s);
 		if (s->ending)
 			break;
 		pthread_mutex_unlock(&s->lock);
-		due = layout_settle(s->fs->layout, false);
+		int64_t due = layout_settle(s->fs->layout, false);
+		park_wake(s->fs->park);
 		pthread_mutex_lock(&s->lock);
+		/* settle_soon() may have come meanwhile. */
+		if (due >= 0 && (s->due < 0 || due < s->due))
+			s->due = due;
 	}
 	pthread_mutex_unlock(&s->lock);
 	return NULL;
@@ -59,6 +76,7 @@ struct settle *settle_new(struct changefs *fs)
 	if (!s)
 		return NULL;
 	s->fs = fs;
+	s->due = 0; /* once at the start */
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -87,5 +105,17 @@ void settle_wake(struct settle *settle)
 	pthread_mutex_lock(&settle->lock);
 	settle->woken = true;
 	pthread_cond_signal(&settle->wake);
+	pthread_mutex_unlock(&settle->lock);
+}
+
+void settle_soon(struct settle *settle)
+{
+	int64_t soon = now_ms() + SOON_MS;
+
+	pthread_mutex_lock(&settle->lock);
+	if (settle->due < 0 || settle->due > soon) {
+		settle->due = soon;
+		pthread_cond_signal(&settle->wake);
+	}
 	pthread_mutex_unlock(&settle->lock);
 }

@@ -12,3 +12,5 @@ struct settle *settle_new(struct changefs *fs);
 void settle_free(struct settle *settle);
 /* Something may have been put off. */
 void settle_wake(struct settle *settle);
+/* The same within a few milliseconds: cheap where it comes often. */
+void settle_soon(struct settle *settle);

@@ -117,7 +117,8 @@ static bool is_later(struct timespec a, struct timespec b)
 	return a.tv_sec != b.tv_sec ? a.tv_sec > b.tv_sec : a.tv_nsec > b.tv_nsec;
 }
 
-static int apply_own(struct layout *layout, const struct node *node, struct stat *st)
+/* The mode that is set counts as far as `limit` has its bits. */
+static int apply_own(struct layout *layout, const struct node *node, mode_t limit, struct stat *st)
 {
 	_cleanup_(buffer_free) struct buffer path = {0};
 
@@ -125,8 +126,9 @@ static int apply_own(struct layout *layout, const struct node *node, struct stat
 	if (rc < 0)
 		return rc;
 	struct store_attributes a = get(&layout->attributes, buffer_bytes(&path));
+	mode_t mode = a.mode & limit;
 	if (a.set & STORE_ATTRIBUTE_MODE)
-		st->st_mode = (st->st_mode & S_IFMT) | (a.mode & 07777);
+		st->st_mode = (st->st_mode & S_IFMT) | mode;
 	if (a.set & STORE_ATTRIBUTE_UID)
 		st->st_uid = a.uid;
 	if (a.set & STORE_ATTRIBUTE_GID)
@@ -142,12 +144,11 @@ int attributes_apply(struct layout *layout, const struct node *node, struct stat
 	struct node other = like(node);
 	int rc = 0;
 
-	if (attributes == ATTRIBUTES_FIXED || node->row->set)
-		return 0;
+	mode_t limit = S_ISDIR(other.row->mode) ? node->row->mode & 07777 : 07777;
 	if (node->row->like)
-		rc = apply_own(layout, &other, st);
+		rc = apply_own(layout, &other, limit, st);
 	if (rc == 0 && attributes == ATTRIBUTES_KEPT)
-		rc = apply_own(layout, node, st);
+		rc = apply_own(layout, node, 07777, st);
 	return rc;
 }
 
@@ -198,6 +199,45 @@ int attributes_begin(struct layout *layout, const struct node *node, const struc
 				     st.st_uid, st.st_gid, 0};
 	if (a.set || get(t, buffer_bytes(&path)).set)
 		rc = replace(layout, buffer_bytes(&path), &a, error);
+	pthread_mutex_unlock(&t->changing);
+	return rc;
+}
+
+/* Appends the path of the first one at or behind `at` that begins with `start`. 1, or 0. */
+static int next_below(struct attributes *t, struct bytes start, struct buffer *ret_path)
+{
+	bool found;
+	int rc = 0;
+
+	pthread_rwlock_rdlock(&t->lock);
+	size_t at = find(t, start, &found);
+	while (at < t->count && !t->kept[at].attributes.set)
+		at++;
+	if (at < t->count && bytes_start_with(buffer_bytes(&t->kept[at].path), start))
+		rc = buffer_add_bytes(ret_path, buffer_bytes(&t->kept[at].path)) < 0 ? -ENOMEM : 1;
+	pthread_rwlock_unlock(&t->lock);
+	return rc;
+}
+
+int attributes_forget_below(struct layout *layout, const struct node *directory,
+			    struct error *error)
+{
+	struct attributes *t = &layout->attributes;
+	_cleanup_(buffer_free) struct buffer start = {0}, path = {0};
+
+	int rc = layout_path(layout, directory, &start);
+	if (rc == 0)
+		rc = buffer_add(&start, "/", 1);
+	if (rc < 0)
+		return rc;
+	pthread_mutex_lock(&t->changing);
+	while ((rc = next_below(t, buffer_bytes(&start), &path)) > 0) {
+		struct store_attributes none = {0};
+		rc = replace(layout, buffer_bytes(&path), &none, error);
+		path.n = 0;
+		if (rc < 0)
+			break;
+	}
 	pthread_mutex_unlock(&t->changing);
 	return rc;
 }

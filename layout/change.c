@@ -17,6 +17,10 @@ int layout_refuse_change(struct layout *layout, const struct node *parent, const
 		return error_set(error, -EPERM, "%s: here are collections only", name);
 	case ROW_DOCUMENTS:
 		return error_set(error, -EPERM, "%s: here are plain files only", name);
+	case ROW_GROUPS:
+		return error_set(error, -EPERM, "%s: here are groups only: mkdir and rmdir", name);
+	case ROW_GROUP_PENDING:
+		return error_set(error, -EPERM, "%s: only a delivery puts an event here", name);
 	case ROW_DLQ:
 	case ROW_OPS:
 		return error_set(error, -EPERM, "%s: what is recorded here stays", name);

@@ -23,8 +23,7 @@ int ctl_stat_text(struct layout *layout, const struct node *node, const struct c
 	return rc;
 }
 
-/* Takes the object, makes it the node's text. */
-static int show_json(struct node *node, json_t *object)
+int node_take_json(struct node *node, json_t *object)
 {
 	char *text = object ? json_dumps(object, JSON_INDENT(2) | JSON_PRESERVE_ORDER) : NULL;
 	_cleanup_(buffer_free) struct buffer b = {0};
@@ -55,7 +54,7 @@ int ctl_render_stats(struct layout *layout, const struct node *parent, const cha
 		return rc;
 	o->host.readers(o->host.context, &open, &waiting);
 	o->host.announcing(o->host.context, &announcing);
-	return show_json(
+	return node_take_json(
 		ret_node,
 		json_pack("{s:s, s:s, s:s, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
 			  "s:{s:I, s:I}, s:{s:s, s:s*, s:I, s:I, s:I}}",
@@ -103,8 +102,14 @@ static int apply_value(struct file *file, json_t *value, struct error *error)
 {
 	if (!json_is_object(value))
 		return error_set(error, -EINVAL, "the value is not a JSON object");
-	return row_of(&file->node) == ROW_CTL_CONFIG ? apply_config(file->layout, value, error)
-						     : apply_sources(file->layout, value, error);
+	switch (row_of(&file->node)) {
+	case ROW_CTL_CONFIG:
+		return apply_config(file->layout, value, error);
+	case ROW_GROUP_CONFIG:
+		return group_apply_config(file->layout, file->node.collection, value, error);
+	default:
+		return apply_sources(file->layout, value, error);
+	}
 }
 
 /* 0: applied, or waiting for more. */
@@ -179,15 +184,15 @@ int ctl_render_config(struct layout *layout, const struct node *parent, const ch
 	struct store_config c;
 
 	store_config_get(layout->store, &c);
-	return show_json(ret_node,
-			 json_pack("{s:s, s:s, s:s, s:I}", "snapshots",
-				   snapshots_words[c.snapshots], "visibility",
-				   visibility_words[c.visibility], "on_decode_error",
-				   decode_error_words[c.on_decode_error], "max_document_bytes",
-				   (json_int_t)c.max_document_bytes));
+	return node_take_json(ret_node,
+			      json_pack("{s:s, s:s, s:s, s:I}", "snapshots",
+					snapshots_words[c.snapshots], "visibility",
+					visibility_words[c.visibility], "on_decode_error",
+					decode_error_words[c.on_decode_error], "max_document_bytes",
+					(json_int_t)c.max_document_bytes));
 }
 
-static int word_number(const char *const *words, const json_t *value)
+int json_word(const char *const *words, const json_t *value)
 {
 	for (int i = 0; words[i]; i++)
 		if (json_is_string(value) && strcmp(json_string_value(value), words[i]) == 0)
@@ -201,17 +206,17 @@ static int set_field(struct store_config *c, const char *name, const json_t *val
 	int n;
 
 	if (strcmp(name, "snapshots") == 0) {
-		n = word_number(snapshots_words, value);
+		n = json_word(snapshots_words, value);
 		if (n < 0)
 			return error_set(error, -EINVAL, "snapshots is one of both, before, none");
 		c->snapshots = (enum store_snapshots)n;
 	} else if (strcmp(name, "visibility") == 0) {
-		n = word_number(visibility_words, value);
+		n = json_word(visibility_words, value);
 		if (n < 0)
 			return error_set(error, -EINVAL, "visibility is one of written, durable");
 		c->visibility = (enum store_visibility)n;
 	} else if (strcmp(name, "on_decode_error") == 0) {
-		n = word_number(decode_error_words, value);
+		n = json_word(decode_error_words, value);
 		if (n < 0)
 			return error_set(error, -EINVAL, "on_decode_error is one of fail, dlq");
 		c->on_decode_error = (enum store_on_decode_error)n;
@@ -271,7 +276,7 @@ int ctl_render_sources(struct layout *layout, const struct node *parent, const c
 		json_decref(object);
 		return rc;
 	}
-	return show_json(ret_node, object);
+	return node_take_json(ret_node, object);
 }
 
 static int apply_sources(struct layout *layout, json_t *object, struct error *error)

@@ -5,6 +5,7 @@
 
 #include "layout/data.h"
 #include "layout/names.h"
+#include "store/consumer.h"
 
 static const struct bytes no_key = {0};
 
@@ -476,7 +477,7 @@ static int record_departure(struct layout *layout, struct departure *away)
 	return rc == -ESTALE ? 0 : rc; /* somebody wrote it in another way */
 }
 
-int64_t layout_settle(struct layout *layout, bool all)
+static int64_t settle_departures(struct layout *layout, bool all)
 {
 	struct drafts *drafts = &layout->drafts;
 	int64_t due;
@@ -493,4 +494,13 @@ int64_t layout_settle(struct layout *layout, bool all)
 	}
 	pthread_mutex_unlock(&drafts->lock);
 	return due;
+}
+
+int64_t layout_settle(struct layout *layout, bool all)
+{
+	int64_t due = settle_departures(layout, all);
+	/* What is leased when the mount ends is delivered again by the next one. */
+	int64_t groups_due = all ? -1 : store_groups_settle(layout->store);
+
+	return due < 0 || (groups_due >= 0 && groups_due < due) ? groups_due : due;
 }

@@ -359,7 +359,8 @@ static int truncate_document(struct layout *layout, const struct node *node, uin
 	struct error ignored;
 	struct file *file;
 
-	int rc = layout_file_open(layout, node, O_WRONLY, &shared, &file, error);
+	int rc = layout_file_open(layout, node, O_WRONLY, (struct layout_caller){0}, &shared, &file,
+				  error);
 	if (rc < 0)
 		return rc;
 	rc = layout_file_truncate(file, size, error);

@@ -24,6 +24,8 @@ static void drop_cursors(struct directory *d)
 	store_document_cursor_close(d->documents);
 	buffer_free(&d->marks);
 	free(d->mark_offsets);
+	free(d->pending);
+	d->pending = NULL;
 	d->events = NULL;
 	d->documents = NULL;
 	d->mark_offsets = NULL;
@@ -111,25 +113,30 @@ static uint64_t ino_of(const struct node *node)
 		return ino_of_text(ROW_DOCUMENT, node->collection, node_text(node));
 	if (row_of(node) == ROW_SCRATCH)
 		return ino_of_draft(node->number);
+	if (row_of(node) == ROW_PENDING_EVENT)
+		return ino_of_text(ROW_PENDING_EVENT, node->collection,
+				   (struct bytes){(const char *)&node->number, 8});
 	return cookie_of(row_of(node), node->collection);
 }
 
-/* Nodes of named rows are completed by a lookup, the others are whole already. */
-static int complete(struct directory *d, struct listed *listed, struct node *ret_node,
-		    struct stat *ret_stat, struct error *error)
+/* Nodes of named rows and of what is rendered are completed by a lookup, the others are whole
+ * already. */
+static int complete(struct directory *d, struct listed *listed, const char *name,
+		    struct node *ret_node, struct stat *ret_stat, struct error *error)
 {
 	struct layout *layout = d->layout;
 	int rc;
 
 	*ret_node = (struct node){0};
-	if (listed->node.row->name)
-		rc = layout_lookup(layout, &d->node, listed->node.row->name, ret_node, ret_stat,
-				   error);
+	bool look = listed->node.row->name ||
+		    (listed->node.row->flags & (NODE_FRESH | NODE_CONTENT)) == NODE_FRESH;
+	if (look)
+		rc = layout_lookup(layout, &d->node, name, ret_node, ret_stat, error);
 	else
 		rc = layout_stat(layout, &listed->node, NULL, ret_stat, error);
 	if (rc == -ENOENT)
 		return 0;
-	if (rc == 0 && !listed->node.row->name)
+	if (rc == 0 && !look)
 		node_move(ret_node, &listed->node);
 	return rc;
 }
@@ -143,7 +150,7 @@ static int give(struct directory *d, struct listed *listed, struct directory_ent
 	ret_entry->name[listed->name.n] = 0;
 	ret_entry->type = listed->node.row->mode & S_IFMT;
 	ret_entry->ino = ino_of(&listed->node);
-	return ret_node ? complete(d, listed, ret_node, ret_stat, error) : 0;
+	return ret_node ? complete(d, listed, ret_entry->name, ret_node, ret_stat, error) : 0;
 }
 
 int layout_directory_next(struct directory *directory, uint64_t cookie,

@@ -410,19 +410,6 @@ static int stream_open(struct file *file, struct content **shared, struct error 
 	return view_open(&((struct stream_file *)file)->view, file->layout, &file->node, error);
 }
 
-/* The kernel cuts larger reads into pieces of 256 pages, of which the first may be shorter by what
- * the reader's buffer lies behind a page's start. */
-#define PIECE_MIN ((1 << 20) - 4095)
-
-/* A full piece makes the kernel ask for the rest of a larger read, which would wait at the end
- * while the reader has lines in hand: so it never ends with a line. */
-static size_t end_inside_a_line(const char *p, size_t n)
-{
-	const char *before = n > 1 ? memrchr(p, '\n', n - 1) : NULL;
-
-	return before ? (size_t)(before - p) + 1 : n > 1 ? n - 1 : n;
-}
-
 static ssize_t stream_read(struct file *file, uint64_t offset, char *p, size_t size,
 			   struct error *error)
 {
@@ -433,9 +420,7 @@ static ssize_t stream_read(struct file *file, uint64_t offset, char *p, size_t s
 		return n;
 	if (n == 0)
 		return size ? -EAGAIN : 0;
-	if ((size_t)n == size && size >= PIECE_MIN && p[n - 1] == '\n')
-		return (ssize_t)end_inside_a_line(p, size);
-	return n;
+	return (ssize_t)end_inside_a_line(p, (size_t)n, size);
 }
 
 static bool stream_ready(struct file *file, uint64_t offset)

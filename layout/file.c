@@ -24,6 +24,18 @@ ssize_t read_bytes(struct bytes from, uint64_t offset, char *p, size_t size)
 	return (ssize_t)n;
 }
 
+/* Pieces are of 256 pages, but the first may be shorter by what the reader's buffer lies behind a
+ * page's start. */
+#define PIECE_MIN ((1 << 20) - 4095)
+
+size_t end_inside_a_line(const char *p, size_t n, size_t size)
+{
+	if (n < size || size < PIECE_MIN || p[n - 1] != '\n')
+		return n;
+	const char *before = memrchr(p, '\n', n - 1);
+	return before ? (size_t)(before - p) + 1 : n - 1;
+}
+
 static int check_access(struct layout *layout, const struct node *node, int flags,
 			struct error *error)
 {
@@ -41,7 +53,8 @@ static int check_access(struct layout *layout, const struct node *node, int flag
 }
 
 int layout_file_open(struct layout *layout, const struct node *node, int flags,
-		     struct content **shared, struct file **ret_file, struct error *error)
+		     struct layout_caller caller, struct content **shared, struct file **ret_file,
+		     struct error *error)
 {
 	int rc = check_access(layout, node, flags, error);
 
@@ -55,6 +68,7 @@ int layout_file_open(struct layout *layout, const struct node *node, int flags,
 	file->layout = layout;
 	file->node = *node;
 	file->flags = flags;
+	file->caller = caller;
 	file->writable = (flags & O_ACCMODE) != O_RDONLY;
 	file->node.text = malloc(node->text_size + 1);
 	if (!file->node.text) {

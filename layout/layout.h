@@ -54,8 +54,8 @@ void layout_close(struct layout *layout);
  */
 struct node {
 	const struct node_row *row;
-	uint32_t collection;
-	uint64_t number; /* by kind: a sequence, a position, a version */
+	uint32_t collection; /* or a group's number, in groups/ */
+	uint64_t number;     /* by kind: a sequence, a position, a version */
 	char *text;
 	size_t text_size;
 };
@@ -87,6 +87,8 @@ enum node_flags {
 	NODE_STATIC = 1 << 6,	 /* the name is always there: the kernel may remember it */
 	NODE_CONTENT = 1 << 7,	 /* opening loads the whole content (struct content) */
 	NODE_SEVERAL = 1 << 8, /* several nodes show one file that changes, see node_same_file() */
+	NODE_TIMED = 1 << 9, /* its use begins and ends what layout_settle() looks after, and what
+				readers of endless files wait for */
 };
 
 unsigned node_flags(const struct node *node);
@@ -165,15 +167,22 @@ enum {
 int layout_set(struct layout *layout, const struct node *node, struct content *content,
 	       const struct stat *attributes, unsigned to_set, struct error *error);
 /*
- * Does what was put off: a document whose name was given up is deleted some time later. Returns
- * when there is more to do, in milliseconds of the monotonic clock, or -1. With `all`, everything
- * now. From any thread.
+ * Does what was put off: a document whose name was given up is deleted some time later, leases of
+ * groups end. Returns when there is more to do, in milliseconds of the monotonic clock, or -1; who
+ * waits for more is then to be asked again. With `all`, everything that would be lost, now. From any
+ * thread.
  */
 int64_t layout_settle(struct layout *layout, bool all);
 
 /* ---- open files; one thread at a time for each, but for layout_file_ready() ---- */
 
 struct file;
+
+/* Who opens a file: a process, and its user. */
+struct layout_caller {
+	pid_t pid;
+	uid_t uid;
+};
 
 /*
  * `flags` are those of open(2). `shared` is the node's slot for a struct content (NODE_CONTENT
@@ -182,7 +191,8 @@ struct file;
  * -EROFS: this is history, or the mount is read-only. -ENOENT: gone.
  */
 int layout_file_open(struct layout *layout, const struct node *node, int flags,
-		     struct content **shared, struct file **ret_file, struct error *error);
+		     struct layout_caller caller, struct content **shared, struct file **ret_file,
+		     struct error *error);
 /* Copies bytes at the file offset into p. 0 at the end of a file that ends; -EAGAIN at the end of
  * an endless one. */
 ssize_t layout_file_read(struct file *file, uint64_t offset, char *p, size_t size,

@@ -15,8 +15,11 @@ static int add_name(struct layout *layout, const struct node *node, struct buffe
 	case ROW_DOCUMENTS:
 		return name_collection_write(store_collection_name(layout->store, node->collection),
 					     path);
+	case ROW_GROUP:
+		return group_name_write(layout, node->collection, path);
 	case ROW_FEED_EVENT:
 	case ROW_EVENT:
+	case ROW_PENDING_EVENT:
 	case ROW_DEAD_LETTER:
 	case ROW_OPS_EVENT:
 		name_sequence_write(node->number, ".json", digits);

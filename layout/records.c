@@ -87,3 +87,113 @@ const struct file_operations file_of_record = {
 	.stat = line_file_stat,
 	.close = line_file_close,
 };
+
+/* ---- all of them, as one stream ---- */
+
+/* Appends the records behind *after, whole lines of about `size` bytes but at least one. 0 at the
+ * end. */
+static int add_records(struct layout *layout, enum store_record_kind kind, size_t size,
+		       uint64_t *after, struct buffer *lines, struct error *error)
+{
+	size_t start = lines->n, length;
+	uint64_t number = *after;
+	int64_t ms;
+	int rc;
+
+	while ((rc = store_record_next(layout->store, kind, number, &number, error)) > 0) {
+		rc = store_record_get(layout->store, kind, number, &length, &ms, NULL, error);
+		if (rc == 0 && lines->n > start && lines->n - start + length > size)
+			break;
+		if (rc == 0)
+			rc = store_record_get(layout->store, kind, number, &length, &ms, lines,
+					      error);
+		if (rc < 0 && rc != -ENOENT) /* it was removed just now */
+			break;
+		*after = number;
+	}
+	return rc < 0 ? rc : lines->n > start;
+}
+
+/* The node's number is the last record that its text shows. One that never ends has an empty line
+ * while there is none, so that `tail -f` starts, and a second number of its own. */
+int records_render(struct layout *layout, const struct node *parent, const char *name,
+		   struct node *ret_node, struct error *error)
+{
+	_cleanup_(buffer_free) struct buffer text = {0};
+	bool endless = ret_node->row->flags & NODE_ENDLESS;
+
+	int rc = add_records(layout, kind_of(row_of(parent)), SIZE_MAX, &ret_node->number, &text,
+			     error);
+	if (rc >= 0 && endless && !text.n)
+		rc = buffer_add(&text, "\n", 1);
+	if (rc < 0)
+		return rc;
+	if (endless)
+		ret_node->collection = (uint32_t)live_number(layout);
+	node_take_text(ret_node, &text);
+	return 0;
+}
+
+int records_stat_stream(struct layout *layout, const struct node *node,
+			const struct content *content, struct stat *st, struct error *error)
+{
+	bool endless = node->row->flags & NODE_ENDLESS;
+
+	st->st_ino = ino_of_text(row_of(node), 0, BYTES(""));
+	st->st_size = endless ? (off_t)live_size(layout, node) : (off_t)node->text_size;
+	st->st_blksize = endless ? 4096 : 1 << 20;
+	st->st_mtim = time_of_ms(records_last_ms(layout, node->row->parent));
+	return 0;
+}
+
+struct records_file {
+	struct live_file live;
+	_Atomic uint64_t after;
+};
+
+static int records_more(struct live_file *file, size_t size, struct buffer *lines,
+			struct error *error)
+{
+	struct records_file *f = (struct records_file *)file;
+	uint64_t after = atomic_load(&f->after);
+
+	int rc = add_records(file->file.layout, kind_of(file->file.node.row->parent), size, &after,
+			     lines, error);
+	atomic_store(&f->after, after);
+	return rc == 0 ? -EAGAIN : rc;
+}
+
+static bool records_have_more(struct live_file *file)
+{
+	uint64_t last = 0;
+	int64_t ms;
+
+	store_record_last(file->file.layout->store, kind_of(file->file.node.row->parent), &last,
+			  &ms);
+	return last > atomic_load(&((struct records_file *)file)->after);
+}
+
+static int records_open(struct file *file, struct content **shared, struct error *error)
+{
+	struct records_file *f = (struct records_file *)file;
+
+	atomic_store(&f->after, file->node.number);
+	f->live.more = records_more;
+	f->live.has_more = records_have_more;
+	live_open(&f->live);
+	return 0;
+}
+
+static int records_close(struct file *file, struct error *error)
+{
+	live_close((struct live_file *)file);
+	return 0;
+}
+
+const struct file_operations file_of_records = {
+	.size = sizeof(struct records_file),
+	.open = records_open,
+	.read = live_read,
+	.ready = live_ready,
+	.close = records_close,
+};

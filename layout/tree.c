@@ -70,10 +70,60 @@
 		.file = &file_of_lines, .stat = in_stat                                            \
 	}
 
-#define RECORD_ROW(PARENT, ABOUT)                                                                  \
+#define GROUP_TEXT_ROW(NAME, ABOUT, MODE, FLAGS, FILE_OPERATIONS, RENDER)                          \
+	{                                                                                          \
+		.parent = ROW_GROUP, .name = NAME, .about = ABOUT, .mode = MODE,                   \
+		.flags = NODE_FRESH | (FLAGS), .key = NODE_FREE, .like = ROW_GROUP,                \
+		.file = FILE_OPERATIONS, .find = RENDER, .stat = ctl_stat_text                     \
+	}
+
+#define GROUP_LINES_ROW(NAME, ABOUT)                                                               \
+	{                                                                                          \
+		.parent = ROW_GROUP, .name = NAME, .about = ABOUT, .mode = WRITABLE,               \
+		.flags = NODE_FRESH | NODE_DIRECT | NODE_TIMED, .key = NODE_FREE,                  \
+		.like = ROW_GROUP, .file = &file_of_words, .stat = in_stat                         \
+	}
+
+#define DEAD_LETTERS_ROW(NAME, ABOUT)                                                              \
+	{                                                                                          \
+		.parent = ROW_DLQ, .name = NAME, .about = ABOUT, .mode = WRITABLE,                 \
+		.flags = NODE_FRESH | NODE_DIRECT | NODE_TIMED, .key = NODE_FREE,                  \
+		.file = &file_of_words, .stat = in_stat                                            \
+	}
+
+#define RECORDS_ROWS(WHOSE, WHAT)                                                                  \
+	[ROW_##WHOSE##_TAIL_LINK] = {.parent = ROW_##WHOSE,                                        \
+				     .name = "tail",                                               \
+				     .about = "link to `.tail`: " WHAT ", blocks at the end",      \
+				     .target = ".tail",                                            \
+				     .mode = LINK,                                                 \
+				     .flags = NODE_LINK | NODE_STATIC},                            \
+	[ROW_##WHOSE##_TAIL] = {.parent = ROW_##WHOSE,                                             \
+				.name = ".tail",                                                   \
+				.about = "the endless stream itself, not listed",                  \
+				.mode = READABLE,                                                  \
+				.flags = NODE_FRESH | NODE_ENDLESS | NODE_DIRECT,                  \
+				.unlisted = true,                                                  \
+				.key = NODE_FREE,                                                  \
+				.file = &file_of_records,                                          \
+				.find = records_render,                                            \
+				.stat = records_stat_stream},                                      \
+	[ROW_##WHOSE##_LOG] = {                                                                    \
+		.parent = ROW_##WHOSE,                                                             \
+		.name = "log.ndjson",                                                              \
+		.about = WHAT ", ends at the newest",                                              \
+		.mode = READABLE,                                                                  \
+		.flags = NODE_FRESH | NODE_DIRECT,                                                 \
+		.key = NODE_FREE,                                                                  \
+		.file = &file_of_text,                                                             \
+		.find = records_render,                                                            \
+		.stat = records_stat_stream,                                                       \
+	}
+
+#define RECORD_ROW(PARENT, FLAGS, ABOUT)                                                           \
 	{                                                                                          \
 		.parent = PARENT, .shown = "NUMBER.json", .about = ABOUT, .mode = READABLE,        \
-		.flags = NODE_IMMUTABLE, .key = NODE_BY_SEQUENCE, .attributes = ATTRIBUTES_FIXED,  \
+		.flags = FLAGS, .key = NODE_BY_SEQUENCE, .attributes = ATTRIBUTES_FIXED,           \
 		.file = &file_of_record, .find = records_find, .list = records_list,               \
 		.stat = records_stat                                                               \
 	}
@@ -150,6 +200,7 @@ const struct node_row node_rows[ROWS] = {
 		 .mode = WRITABLE,
 		 .flags = NODE_CONTENT | NODE_FRESH | NODE_SEVERAL,
 		 .key = NODE_FREE,
+		 .attributes = ATTRIBUTES_FIXED,
 		 .file = &file_of_document,
 		 .find = data_find_document,
 		 .list = data_list_documents,
@@ -163,6 +214,7 @@ const struct node_row node_rows[ROWS] = {
 		 .mode = WRITABLE,
 		 .flags = NODE_DIRECT,
 		 .key = NODE_FREE,
+		 .attributes = ATTRIBUTES_FIXED,
 		 .file = &file_of_scratch,
 		 .find = data_find_scratch,
 		 .list = data_list_scratch,
@@ -191,18 +243,101 @@ const struct node_row node_rows[ROWS] = {
 				.find = in_find_source,
 				.stat = in_stat},
 
+	[ROW_GROUPS] = {.parent = ROW_ROOT,
+			.name = "groups",
+			.about = "consumer groups; mkdir makes one, rmdir ends it",
+			.mode = DIRECTORY,
+			.flags = NODE_DIRECTORY | NODE_STATIC,
+			.directory = &directory_of_groups},
+	[ROW_GROUP] = {.parent = ROW_GROUPS,
+		       .shown = "GROUP",
+		       .about = "a durable place in the log, and what was delivered from there on",
+		       .mode = DIRECTORY,
+		       .flags = NODE_DIRECTORY,
+		       .key = NODE_BY_COLLECTION,
+		       .find = groups_find,
+		       .list = groups_list},
+	[ROW_GROUP_OFFSET] = GROUP_TEXT_ROW(
+		"offset",
+		"all events up to this one are done; write `42`, `earliest`, `latest`, `+N`, `-N` "
+		"or `@2026-01-31T12:00:00Z` to move it",
+		WRITABLE, NODE_TIMED, &file_of_offset, group_render_offset),
+	[ROW_GROUP_LAG] = GROUP_TEXT_ROW("lag", "how many events are still to be done", READABLE, 0,
+					 &file_of_text, group_render_lag),
+	[ROW_GROUP_CONFIG] =
+		GROUP_TEXT_ROW("config.json", "settings; write an object to change some", WRITABLE,
+			       NODE_TIMED, &file_of_value, group_render_config),
+	[ROW_GROUP_STATS] = GROUP_TEXT_ROW("stats.json", "readers, what is out, and counts",
+					   READABLE, 0, &file_of_text, group_render_stats),
+	[ROW_GROUP_EVENTS_LINK] = {.parent = ROW_GROUP,
+				   .name = "events",
+				   .about = "link to `.events`: hands each event to one reader, "
+					    "blocks at the end",
+				   .target = ".events",
+				   .mode = LINK,
+				   .flags = NODE_LINK | NODE_STATIC,
+				   .key = NODE_BY_COLLECTION},
+	[ROW_GROUP_EVENTS] = {.parent = ROW_GROUP,
+			      .name = ".events",
+			      .about = "the group's stream itself, not listed",
+			      .mode = READABLE,
+			      .flags = NODE_FRESH | NODE_ENDLESS | NODE_DIRECT | NODE_TIMED,
+			      .unlisted = true,
+			      .key = NODE_FREE,
+			      .like = ROW_GROUP,
+			      .file = &file_of_group_events,
+			      .find = group_find_events,
+			      .stat = group_stat_events},
+	[ROW_GROUP_ACK] = GROUP_LINES_ROW(
+		"ack", "takes what is done: `42`, `40-45`, `42#DELIVERY`, one or many a line"),
+	[ROW_GROUP_NACK] = GROUP_LINES_ROW(
+		"nack",
+		"takes what is to be delivered again: `42`, `42 delay=5000`, or set aside: `42 dlq "
+		"the reason`; one a line"),
+	[ROW_GROUP_PENDING] = {.parent = ROW_GROUP,
+			       .name = "pending",
+			       .about = "what was delivered and is not done yet",
+			       .mode = DIRECTORY,
+			       .flags = NODE_DIRECTORY | NODE_TIMED,
+			       .key = NODE_BY_COLLECTION,
+			       .like = ROW_GROUP,
+			       .directory = &directory_of_pending},
+	[ROW_PENDING_EVENT] = {.parent = ROW_GROUP_PENDING,
+			       .shown = "SEQUENCE.json",
+			       .about = "one of them; rm acknowledges it, touch renews its lease",
+			       .mode = WRITABLE,
+			       .flags = NODE_FRESH | NODE_TIMED,
+			       .key = NODE_FREE,
+			       .attributes = ATTRIBUTES_FIXED,
+			       .like = ROW_GROUP_PENDING,
+			       .file = &file_of_pending,
+			       .find = pending_find,
+			       .list = pending_list,
+			       .stat = pending_stat,
+			       .set = pending_set},
+
 	[ROW_DLQ] = {.parent = ROW_ROOT,
 		     .name = "dlq",
-		     .about = "dead letters: input that could not become an event",
+		     .about = "dead letters: what could not become an event, or not be handled",
 		     .mode = DIRECTORY,
-		     .flags = NODE_DIRECTORY | NODE_STATIC},
-	[ROW_DEAD_LETTER] = RECORD_ROW(ROW_DLQ, "one dead letter, whole, with its reason"),
+		     .flags = NODE_DIRECTORY | NODE_STATIC | NODE_TIMED,
+		     .directory = &directory_of_dead_letters},
+	[ROW_DEAD_LETTER] =
+		RECORD_ROW(ROW_DLQ, 0, "one dead letter, whole, with its reason; rm discards it"),
+	RECORDS_ROWS(DLQ, "every dead letter, a line each"),
+	[ROW_DLQ_REPLAY] = DEAD_LETTERS_ROW(
+		"replay", "takes numbers, or `all`: records their events anew at the log's end"),
+	[ROW_DLQ_REDELIVER] =
+		DEAD_LETTERS_ROW("redeliver",
+				 "takes numbers, or `all`: gives them back to their groups"),
+	[ROW_DLQ_DRAIN] = DEAD_LETTERS_ROW("drain", "takes numbers, or `all`: discards them"),
 	[ROW_OPS] = {.parent = ROW_ROOT,
 		     .name = "ops",
 		     .about = "what the system itself did",
 		     .mode = DIRECTORY,
 		     .flags = NODE_DIRECTORY | NODE_STATIC},
-	[ROW_OPS_EVENT] = RECORD_ROW(ROW_OPS, "one ops event"),
+	[ROW_OPS_EVENT] = RECORD_ROW(ROW_OPS, NODE_IMMUTABLE, "one ops event"),
+	RECORDS_ROWS(OPS, "every ops event, a line each"),
 
 	[ROW_CTL] = {.parent = ROW_ROOT,
 		     .name = "ctl",
@@ -394,6 +529,12 @@ static int stat_directory(struct layout *layout, const struct node *node, struct
 	if (row == ROW_FEED || row == ROW_DATA) {
 		st->st_nlink += store_collection_count(layout->store);
 		st->st_mtim = time_of_ms(store_collection_newest_ms(layout->store));
+	} else if (row == ROW_GROUPS) {
+		st->st_nlink += groups_count(layout);
+		st->st_mtim = time_of_ms(atomic_load(&layout->groups_changed));
+	} else if (row == ROW_GROUP || row == ROW_GROUP_PENDING) {
+		rc = ctl_stat_text(layout, node, NULL, st, NULL);
+		st->st_size = 4096;
 	} else if (row == ROW_DLQ || row == ROW_OPS) {
 		st->st_mtim = time_of_ms(records_last_ms(layout, row));
 	} else if (node->collection) {
@@ -521,6 +662,9 @@ int layout_open(struct store *store, const struct layout_options *options,
 	layout->options = *options;
 	layout->started_ms = clock_wall_ms();
 	layout->created_ms = stats.created_ms;
+	atomic_store(&layout->groups_changed, layout->started_ms);
+	pthread_mutex_init(&layout->live.lock, NULL);
+	pthread_mutex_init(&layout->configuring, NULL);
 	rc = drafts_init(&layout->drafts);
 	if (rc == 0)
 		rc = attributes_load(layout);
@@ -541,6 +685,8 @@ void layout_close(struct layout *layout)
 	layout_settle(layout, true);
 	drafts_free(&layout->drafts);
 	attributes_free(layout);
+	pthread_mutex_destroy(&layout->configuring);
+	pthread_mutex_destroy(&layout->live.lock);
 	buffer_free(&layout->readme);
 	free(layout);
 }

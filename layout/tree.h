@@ -5,6 +5,7 @@
  * their parent's row and their name; what a row leaves out, the defaults of tree.c do.
  */
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "layout/drafts.h"
 #include "layout/layout.h"
@@ -33,10 +34,31 @@ enum row_id {
 	ROW_IN_EVENTS,
 	ROW_IN_WAL2JSON,
 	ROW_IN_WAL2JSON_AT,
+	ROW_GROUPS,
+	ROW_GROUP,
+	ROW_GROUP_OFFSET,
+	ROW_GROUP_LAG,
+	ROW_GROUP_CONFIG,
+	ROW_GROUP_STATS,
+	ROW_GROUP_EVENTS_LINK,
+	ROW_GROUP_EVENTS,
+	ROW_GROUP_ACK,
+	ROW_GROUP_NACK,
+	ROW_GROUP_PENDING,
+	ROW_PENDING_EVENT,
 	ROW_DLQ,
 	ROW_DEAD_LETTER,
+	ROW_DLQ_TAIL_LINK,
+	ROW_DLQ_TAIL,
+	ROW_DLQ_LOG,
+	ROW_DLQ_REPLAY,
+	ROW_DLQ_REDELIVER,
+	ROW_DLQ_DRAIN,
 	ROW_OPS,
 	ROW_OPS_EVENT,
+	ROW_OPS_TAIL_LINK,
+	ROW_OPS_TAIL,
+	ROW_OPS_LOG,
 	ROW_CTL,
 	ROW_CTL_STATS,
 	ROW_CTL_ERRORS,
@@ -49,19 +71,23 @@ enum row_id {
 /* What a node of the row is numbered by; with the row that says all of it, unless it is FREE. */
 enum node_key {
 	NODE_BY_ROW,
-	NODE_BY_COLLECTION,
+	NODE_BY_COLLECTION, /* or group */
 	NODE_BY_SEQUENCE,
 	NODE_FREE,
 };
 
-/* What chmod and chown do to a node of the row, unless it has a `set` of its own. */
+/*
+ * What chmod and chown do to a node of the row, unless it has a `set` of its own. Where `like` is
+ * the directory that a file is in, it has its owners, and lets read and write whom it lets.
+ */
 enum node_attributes {
 	ATTRIBUTES_KEPT,   /* by its path; until then it has those of its `like`, if there is one */
 	ATTRIBUTES_SHARED, /* they are those of its `like` */
-	ATTRIBUTES_FIXED,  /* history */
+	ATTRIBUTES_FIXED,  /* they cannot be changed through it */
 };
 
 struct file_operations;
+struct json_t;
 
 /* How a directory changes; what is NULL is refused. See layout_create() and those that follow it.
  */
@@ -100,7 +126,7 @@ struct node_row {
 	bool unlisted;
 	enum node_key key;
 	enum node_attributes attributes;
-	enum row_id like;	     /* of the same directory */
+	enum row_id like;	     /* of the same directory, or that directory */
 	const struct format *format; /* of a file that takes lines */
 	const struct file_operations *file;
 	const struct directory_operations *directory;
@@ -146,12 +172,22 @@ struct attributes {
 	size_t count, capacity;
 };
 
+/* The open files that show what comes, as it comes (live.c). */
+struct live {
+	pthread_mutex_t lock; /* above the store's */
+	struct live_file *first;
+	_Atomic uint64_t last_number;
+};
+
 struct layout {
 	struct store *store;
 	struct layout_options options;
 	struct attributes attributes;
 	struct buffer readme;
 	struct drafts drafts;
+	struct live live;
+	pthread_mutex_t configuring; /* held from the look at a group's settings to their change */
+	_Atomic int64_t groups_changed; /* when a group came or went, in milliseconds */
 	int64_t started_ms;
 	int64_t created_ms; /* the store's birth */
 };
@@ -178,6 +214,9 @@ int attributes_set(struct layout *layout, const struct node *node, const struct 
 /* What a directory that was just made shows, instead of what one of its name showed before. */
 int attributes_begin(struct layout *layout, const struct node *node, const struct stat *as,
 		     struct error *error);
+/* Forgets those of all that lies below the directory. */
+int attributes_forget_below(struct layout *layout, const struct node *directory,
+			    struct error *error);
 /* Takes away from `st` what only those may read who may search the directory. */
 void attributes_limit(struct stat *st, const struct stat *directory);
 
@@ -189,6 +228,7 @@ struct file {
 	struct node node; /* a copy, with a text of its own */
 	bool writable;
 	int flags; /* of open(2) */
+	struct layout_caller caller;
 };
 
 struct file_operations {
@@ -223,6 +263,11 @@ ssize_t line_file_read(struct file *file, uint64_t offset, char *p, size_t size,
 		       struct error *error);
 int line_file_close(struct file *file, struct error *error);
 void line_file_stat(const struct file *file, struct stat *st);
+
+/* The kernel cuts larger reads into pieces, and a full one makes it ask for the rest, which would
+ * wait at the end while the reader has lines in hand. So a piece of this many bytes never ends with
+ * a line: returns how many of the n bytes to give. */
+size_t end_inside_a_line(const char *p, size_t n, size_t size);
 
 /* Files whose whole content is rendered: the node's text is it. */
 extern const struct file_operations file_of_text;
@@ -295,8 +340,79 @@ int in_find_source(struct layout *layout, const struct node *parent, const char 
 int in_stat(struct layout *layout, const struct node *node, const struct content *content,
 	    struct stat *st, struct error *error);
 
+/*
+ * live.c: endless files that give what comes as it comes, so that what they have given is known to
+ * the open file alone. It keeps the newest bytes and gives the same ones again for an offset it
+ * gave them for; in front of all stands the node's text. The row's `find` gives each node its
+ * number by live_number(), so that live_stat() finds its open file.
+ */
+struct live_file {
+	struct file file;
+	struct live_file *next;
+	struct buffer kept;
+	uint64_t kept_at; /* the file offset of kept's first byte */
+	_Atomic uint64_t end;
+	/* Appends up to `size` bytes of whole lines, but at least one; -EAGAIN: there is none. */
+	int (*more)(struct live_file *file, size_t size, struct buffer *lines, struct error *error);
+	bool (*has_more)(struct live_file *file);
+};
+
+uint64_t live_number(struct layout *layout);
+/* Called by a file's `open`, when `more` and `has_more` are set. */
+void live_open(struct live_file *file);
+ssize_t live_read(struct file *file, uint64_t offset, char *p, size_t size, struct error *error);
+bool live_ready(struct file *file, uint64_t offset);
+/* Called by a file's `close`; frees what is kept. */
+void live_close(struct live_file *file);
+/* The size of what stands in front and of what an open file of the node has given so far, and one
+ * byte more if there is more. */
+uint64_t live_size(struct layout *layout, const struct node *node);
+
+/* groups.c */
+extern const struct directory_operations directory_of_groups, directory_of_pending;
+extern const struct file_operations file_of_pending;
+int groups_find(struct layout *layout, const struct node *parent, const char *name,
+		struct node *ret_node, struct error *error);
+int groups_list(struct directory *directory, uint64_t place, struct listed *ret_listed,
+		struct error *error);
+unsigned groups_count(struct layout *layout);
+/* Appends the group's encoded name. */
+int group_name_write(struct layout *layout, uint32_t group, struct buffer *ret_name);
+int pending_find(struct layout *layout, const struct node *parent, const char *name,
+		 struct node *ret_node, struct error *error);
+int pending_list(struct directory *directory, uint64_t place, struct listed *ret_listed,
+		 struct error *error);
+int pending_stat(struct layout *layout, const struct node *node, const struct content *content,
+		 struct stat *st, struct error *error);
+int pending_set(struct layout *layout, const struct node *node, struct content *content,
+		const struct stat *attributes, unsigned to_set, struct error *error);
+
+/* group_texts.c */
+int group_render_offset(struct layout *layout, const struct node *parent, const char *name,
+			struct node *ret_node, struct error *error);
+int group_render_lag(struct layout *layout, const struct node *parent, const char *name,
+		     struct node *ret_node, struct error *error);
+int group_render_config(struct layout *layout, const struct node *parent, const char *name,
+			struct node *ret_node, struct error *error);
+int group_render_stats(struct layout *layout, const struct node *parent, const char *name,
+		       struct node *ret_node, struct error *error);
+int group_apply_config(struct layout *layout, uint32_t group, struct json_t *object,
+		       struct error *error);
+
+/* group_files.c */
+extern const struct file_operations file_of_offset, file_of_group_events, file_of_words;
+int group_find_events(struct layout *layout, const struct node *parent, const char *name,
+		      struct node *ret_node, struct error *error);
+int group_stat_events(struct layout *layout, const struct node *node, const struct content *content,
+		      struct stat *st, struct error *error);
+
 /* records.c */
-extern const struct file_operations file_of_record;
+extern const struct file_operations file_of_record, file_of_records;
+/* All of them, as the text of `.tail` or `log.ndjson`. */
+int records_render(struct layout *layout, const struct node *parent, const char *name,
+		   struct node *ret_node, struct error *error);
+int records_stat_stream(struct layout *layout, const struct node *node,
+			const struct content *content, struct stat *st, struct error *error);
 int records_find(struct layout *layout, const struct node *parent, const char *name,
 		 struct node *ret_node, struct error *error);
 int records_list(struct directory *directory, uint64_t place, struct listed *ret_listed,
@@ -306,8 +422,18 @@ int records_stat(struct layout *layout, const struct node *node, const struct co
 /* When the directory's newest record came, in milliseconds. */
 int64_t records_last_ms(struct layout *layout, enum row_id row);
 
+/* dead_letters.c */
+extern const struct directory_operations directory_of_dead_letters;
+/* Does what the row says with the dead letters whose numbers the text has. */
+int dead_letters_apply(struct layout *layout, enum row_id row, struct bytes text,
+		       struct error *error);
+
 /* ctl.c */
 extern const struct file_operations file_of_value, file_of_trim;
+/* Takes the object, makes its text the node's. */
+int node_take_json(struct node *node, struct json_t *object);
+/* Which of the words (NULL behind the last) the value is; -1 for none. */
+int json_word(const char *const *words, const struct json_t *value);
 int ctl_render_stats(struct layout *layout, const struct node *parent, const char *name,
 		     struct node *ret_node, struct error *error);
 int ctl_render_errors(struct layout *layout, const struct node *parent, const char *name,
@@ -334,7 +460,9 @@ struct directory {
 	uint32_t collections;
 	uint64_t last_sequence;
 	uint64_t last_draft;
-	uint64_t last_record; /* of dlq/ or ops/; 0: not looked at yet */
+	uint64_t last_record; /* of dlq/, ops/ or groups/; 0: not looked at yet */
+	uint64_t *pending; /* the sequences that a group's pending/ had; NULL: not looked at yet */
+	size_t pending_count;
 	struct store_event_cursor *events;
 	uint64_t events_at; /* the cursor's next event is the first one behind this sequence */
 	struct store_document_cursor *documents;

@@ -78,7 +78,8 @@ static int open_path(struct layout *l, const char *path, int flags, struct opene
 	*o = (struct opened){0};
 	int rc = find(l, path, &o->node, &st);
 	if (rc == 0)
-		rc = layout_file_open(l, &o->node, flags, &o->content, &o->file, &test_error);
+		rc = layout_file_open(l, &o->node, flags, (struct layout_caller){1, 2}, &o->content,
+				      &o->file, &test_error);
 	return rc;
 }
 
