@@ -83,3 +83,127 @@ letters_are() {
 	jq -e '.failure_reason | contains("101")' "$MNT/dlq/2.json"
 	[ "$(jq -r .key "$MNT/feed/log.ndjson")" = user:2 ]
 }
+
+# ---- what a group could not handle ----
+
+# A group whose first COUNT events are dead letters 1, 2 …
+dead_letters() {
+	make_events 1 "$1" >"$MNT/in/events"
+	mkdir "$MNT/groups/g"
+	echo "{\"batch\":$1}" >"$MNT/groups/g/config.json"
+	exec 5<"$MNT/groups/g/events"
+	for ((i = 1; i <= $1; i++)); do
+		read -r -u 5 line
+		echo "$i dlq reason $i" >"$MNT/groups/g/nack"
+	done
+	exec 5<&-
+	letters_are "$1"
+}
+
+numbers() {
+	find "$MNT/dlq" -name '*.json' -printf '%f\n' | sed 's/^0*//; s/\.json$//' | sort -n | xargs
+}
+
+@test "rm discards a dead letter; a number is never given again, also after drain and a restart" {
+	dead_letters 3
+	rm "$MNT/dlq/2.json"
+	[ "$(numbers)" = "1 3" ]
+	run rm "$MNT/dlq/2.json"
+	[[ $output == *"No such file"* ]]
+	run rm "$MNT/dlq/replay"
+	[[ $output == *"not permitted"* ]]
+	cat "$MNT/dlq/1.json" >/dev/null
+	echo 1 >"$MNT/dlq/drain"
+	[ ! -e "$MNT/dlq/0000000000000001.json" ]
+	echo all >"$MNT/dlq/drain"
+	[ "$(numbers)" = "" ]
+	kill_daemon
+	start_daemon
+	config '{"on_decode_error":"dlq"}'
+	echo bad >"$MNT/in/events"
+	[ "$(numbers)" = 4 ]
+	[ "$(jq .dlq_sequence "$MNT/dlq/4.json")" -eq 4 ]
+}
+
+@test "replay records the event again at the end of the log, and touches no newer document" {
+	dead_letters 3
+	put user:1 '"newer"'
+	echo 1 2 >"$MNT/dlq/replay"
+	[ "$(numbers)" = 3 ]
+	log_has 6
+	jq -e '.key == "user:1" and .metadata.replay_of == 1 and .type == "PUT"' "$MNT/feed/5.json"
+	jq -e '.key == "user:2" and .metadata.replay_of == 2' "$MNT/feed/6.json"
+	[ "$(cat "$MNT/data/user/1.json")" = '"newer"' ]
+	[ "$(jq -r .value "$MNT/feed/5.json")" = "$(jq -r .value "$MNT/feed/1.json")" ]
+	echo all >"$MNT/dlq/replay"
+	[ "$(numbers)" = "" ]
+	log_has 7
+}
+
+@test "redeliver gives an event back to its group with attempts reset, several at once too" {
+	dead_letters 3
+	[ "$(cat "$MNT/groups/g/offset")" -eq 3 ]
+	printf '2\n3\n' >"$MNT/dlq/redeliver"
+	[ "$(numbers)" = 1 ]
+	exec 5<"$MNT/groups/g/events"
+	read -r -u 5 line
+	jq -e '.sequence == 2 and .delivery.attempt == 1' <<<"$line"
+	jq -e '.sequence == 2' "$MNT/groups/g/pending/2.json"
+	echo 2 >"$MNT/groups/g/ack"
+	read -r -u 5 line
+	jq -e '.sequence == 3 and .delivery.attempt == 1' <<<"$line"
+	echo 3 >"$MNT/groups/g/ack"
+	exec 5<&-
+}
+
+@test "redeliver wakes a reader that waits" {
+	dead_letters 1
+	start bash -c 'head -n 1 "$1" >"$2"' - "$MNT/groups/g/events" "$WORK/out"
+	wait_until 10 readers_wait 1
+	echo 1 >"$MNT/dlq/redeliver"
+	wait_until 10 line_count "$WORK/out" 1
+	[ "$(jq .sequence "$WORK/out")" -eq 1 ]
+}
+
+@test "a wrong number or word for replay, redeliver and drain fails the whole write" {
+	dead_letters 2
+	config '{"on_decode_error":"dlq"}'
+	echo bad >"$MNT/in/events"
+	for file in replay redeliver drain; do
+		for text in x 9 '1 9' '1 x' 1-2 0; do
+			run bash -c 'echo "$1" >"$2"' - "$text" "$MNT/dlq/$file"
+			[ "$status" -ne 0 ]
+			refused EINVAL "/dlq/$file"
+			[ "$(numbers)" = "1 2 3" ]
+		done
+	done
+	for file in replay redeliver; do
+		run bash -c 'echo 3 >"$1"' - "$MNT/dlq/$file" # of no group, and no event
+		[ "$status" -ne 0 ]
+		refused EINVAL "/dlq/$file"
+	done
+	echo all >"$MNT/dlq/redeliver" # what can be
+	[ "$(numbers)" = 3 ]
+}
+
+@test "dlq/ and ops/: log.ndjson has all, tail -f shows what comes, looking takes nothing" {
+	[ "$(names "$MNT/dlq")" = "drain log.ndjson redeliver replay tail" ]
+	[ ! -s "$MNT/dlq/log.ndjson" ]
+	start tail -f "$MNT/dlq/tail" >"$WORK/tailed"
+	start cat "$MNT/ops/tail" >"$WORK/ops"
+	wait_until 10 readers_wait 1
+	dead_letters 3
+	wait_until 10 at_least_lines "$WORK/tailed" 3
+	grep . "$WORK/tailed" | cmp - "$MNT/dlq/log.ndjson"
+	cat "$MNT"/dlq/*.json | cmp - "$MNT/dlq/log.ndjson"
+	cat "$MNT"/ops/*.json | cmp - "$MNT/ops/log.ndjson"
+	[ "$(stat -c %s "$MNT/dlq/log.ndjson")" -eq "$(wc -c <"$MNT/dlq/log.ndjson")" ]
+	[ "$(within 10 tail -n 2 "$MNT/dlq/tail" | jq .dlq_sequence | xargs)" = "2 3" ]
+	[ "$(within 10 head -n 1 "$MNT/dlq/tail" | jq .dlq_sequence)" -eq 1 ]
+	config '{"on_decode_error":"dlq"}'
+	echo bad >"$MNT/in/events"
+	wait_until 10 at_least_lines "$WORK/tailed" 4
+	ops_followed() { cmp "$WORK/ops" "$MNT/ops/log.ndjson"; }
+	wait_until 10 ops_followed
+	[ "$(numbers)" = "1 2 3 4" ]
+}
