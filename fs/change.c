@@ -57,7 +57,7 @@ static void remove_name(fuse_req_t req, fuse_ino_t parent, const char *name,
 	else
 		fuse_reply_err(req, 0);
 	if (node_flags(ref.node) & NODE_TIMED)
-		changefs_changed(fs);
+		settle_soon(fs->settle);
 	nodes_unref(fs->nodes, &ref);
 }
 

@@ -14,7 +14,8 @@ static double attr_timeout(unsigned flags)
 {
 	if (flags & NODE_IMMUTABLE)
 		return LONG;
-	return flags & (NODE_DIRECTORY | NODE_LINK) ? SHORT : 0;
+	/* A group's directory gives its files their owner and mode. */
+	return flags & (NODE_DIRECTORY | NODE_LINK) && !(flags & NODE_TIMED) ? SHORT : 0;
 }
 
 double entry_timeout(unsigned flags)
@@ -220,7 +221,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int to_set,
 	else
 		reply_attr(req, &ref);
 	if (node_flags(ref.node) & NODE_TIMED)
-		changefs_changed(fs);
+		settle_soon(fs->settle);
 	nodes_unref(fs->nodes, &ref);
 	park_answer(fs->park, UINT_MAX);
 }

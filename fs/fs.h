@@ -76,9 +76,5 @@ void changefs_refuse(fuse_req_t req, const struct node *node, const char *name, 
 /* The process that a thread belongs to. */
 pid_t process_of(pid_t thread);
 
-/* After a change that may end a lease, or free what others wait for (NODE_TIMED). Holds no lock.
- */
-void changefs_changed(struct changefs *fs);
-
 /* Mounts and serves until the end; prints what goes wrong. The exit status. */
 int changefs_mount(const struct options *options);

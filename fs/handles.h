@@ -21,7 +21,7 @@ struct handle {
 	bool shares; /* the content is in ref.inode */
 	bool endless;
 	bool opened;		   /* below struct handles' lock: file is there to be looked at */
-	bool timed;		   /* changefs_changed() follows what is done with it */
+	bool timed;		   /* settle_soon() follows what is done with it */
 	_Atomic uint64_t read_end; /* where the reader of an endless file is: poll has no offset */
 	pid_t pid;		   /* who opened it: a RELEASE does not tell */
 	uid_t uid;

@@ -116,12 +116,6 @@ static void committed(void *context)
 	announce_wake(fs->announce);
 }
 
-void changefs_changed(struct changefs *fs)
-{
-	settle_soon(fs->settle);
-	park_wake(fs->park);
-}
-
 static int open_store(struct mount *mount)
 {
 	struct store_options options = {.create = !mount->fs.options->read_only,

@@ -130,7 +130,7 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *p, size_t size,
 		fuse_reply_write(req, (size_t)n);
 	/* Once it is answered the handle may be gone. */
 	if (timed)
-		changefs_changed(fs);
+		settle_soon(fs->settle);
 	park_answer(fs->park, UINT_MAX);
 }
 
@@ -156,7 +156,7 @@ static void with_file(fuse_req_t req, struct fuse_file_info *fi,
 	else
 		fuse_reply_err(req, 0);
 	if (timed)
-		changefs_changed(fs);
+		settle_soon(fs->settle);
 	park_answer(fs->park, UINT_MAX);
 }
 
@@ -180,7 +180,7 @@ void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		handle_close(fs, handle_of(fi));
 	fuse_reply_err(req, 0);
 	if (timed)
-		changefs_changed(fs);
+		settle_soon(fs->settle);
 	park_answer(fs->park, UINT_MAX);
 }
 

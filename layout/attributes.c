@@ -138,18 +138,22 @@ static int apply_own(struct layout *layout, const struct node *node, mode_t limi
 	return 0;
 }
 
-int attributes_apply(struct layout *layout, const struct node *node, struct stat *st)
+static int apply(struct layout *layout, const struct node *node, mode_t limit, struct stat *st)
 {
-	enum node_attributes attributes = node->row->attributes;
 	struct node other = like(node);
 	int rc = 0;
 
-	mode_t limit = S_ISDIR(other.row->mode) ? node->row->mode & 07777 : 07777;
 	if (node->row->like)
-		rc = apply_own(layout, &other, limit, st);
-	if (rc == 0 && attributes == ATTRIBUTES_KEPT)
-		rc = apply_own(layout, node, 07777, st);
+		rc = apply(layout, &other,
+			   S_ISDIR(other.row->mode) ? limit & node->row->mode : limit, st);
+	if (rc == 0 && node->row->attributes == ATTRIBUTES_KEPT)
+		rc = apply_own(layout, node, limit, st);
 	return rc;
+}
+
+int attributes_apply(struct layout *layout, const struct node *node, struct stat *st)
+{
+	return apply(layout, node, 07777, st);
 }
 
 void attributes_limit(struct stat *st, const struct stat *directory)

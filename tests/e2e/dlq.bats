@@ -127,13 +127,13 @@ numbers() {
 
 @test "replay records the event again at the end of the log, and touches no newer document" {
 	dead_letters 3
-	put user:1 '"newer"'
+	put user:1 '{"newer":true}'
 	echo 1 2 >"$MNT/dlq/replay"
 	[ "$(numbers)" = 3 ]
 	log_has 6
 	jq -e '.key == "user:1" and .metadata.replay_of == 1 and .type == "PUT"' "$MNT/feed/5.json"
 	jq -e '.key == "user:2" and .metadata.replay_of == 2' "$MNT/feed/6.json"
-	[ "$(cat "$MNT/data/user/1.json")" = '"newer"' ]
+	[ "$(cat "$MNT/data/user/1.json")" = '{"newer":true}' ]
 	[ "$(jq -r .value "$MNT/feed/5.json")" = "$(jq -r .value "$MNT/feed/1.json")" ]
 	echo all >"$MNT/dlq/replay"
 	[ "$(numbers)" = "" ]
