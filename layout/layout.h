@@ -87,7 +87,7 @@ enum node_flags {
 	NODE_STATIC = 1 << 6,	 /* the name is always there: the kernel may remember it */
 	NODE_CONTENT = 1 << 7,	 /* opening loads the whole content (struct content) */
 	NODE_SEVERAL = 1 << 8, /* several nodes show one file that changes, see node_same_file() */
-	NODE_TIMED = 1 << 9,	 /* its use may give layout_settle() something to do */
+	NODE_TIMED = 1 << 9,   /* its use may give layout_settle() something to do */
 };
 
 unsigned node_flags(const struct node *node);

@@ -139,7 +139,7 @@ int records_stat_stream(struct layout *layout, const struct node *node,
 {
 	bool endless = node->row->flags & NODE_ENDLESS;
 
-	st->st_ino = ino_of_text(row_of(node), 0, BYTES(""));
+	st->st_ino = ino_of_row(row_of(node));
 	st->st_size = endless ? (off_t)live_size(layout, node) : (off_t)node->text_size;
 	st->st_blksize = endless ? 4096 : 1 << 20;
 	st->st_mtim = time_of_ms(records_last_ms(layout, node->row->parent));

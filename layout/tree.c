@@ -480,6 +480,11 @@ uint64_t ino_of_draft(uint64_t id)
 	return fixed_number(ROW_SCRATCH, id);
 }
 
+uint64_t ino_of_row(enum row_id row)
+{
+	return fixed_number(row, 0);
+}
+
 uint64_t ino_of_text(enum row_id row, uint32_t collection, struct bytes text)
 {
 	uint64_t h = hash_start(row, collection);

@@ -198,6 +198,8 @@ struct stat stat_common(struct layout *layout, const struct node *node);
 void stat_complete(struct stat *st);
 /* An inode number for what has no number of its own: 62 bits of a hash, apart from all others. */
 uint64_t ino_of_draft(uint64_t id);
+/* Of what there is one of. */
+uint64_t ino_of_row(enum row_id row);
 uint64_t ino_of_text(enum row_id row, uint32_t collection, struct bytes text);
 /* Takes the buffer's bytes as the node's text. */
 void node_take_text(struct node *node, struct buffer *text);

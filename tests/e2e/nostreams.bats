@@ -47,5 +47,5 @@ setup() {
 @test "without the option the links are there, also after a mount that had it (ls)" {
 	remount
 	[ "$(ls "$MNT/feed")" = $'log.ndjson\norder\ntail\nuser' ]
-	[ "$(find "$MNT" -type l | wc -l)" -eq 3 ]
+	[ "$(find "$MNT" -type l | wc -l)" -eq 5 ]
 }

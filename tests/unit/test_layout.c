@@ -530,7 +530,7 @@ static void listings_and_lookups_agree(void)
 	write_three(s);
 	for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
 		CHECK(count_entries(l, paths[i], true) == count_entries(l, paths[i], false));
-	CHECK(count_entries(l, "", true) == 2 + 7);
+	CHECK(count_entries(l, "", true) == 2 + 8);
 	CHECK(count_entries(l, "feed", true) == 2 + 2 + 2);
 	CHECK(count_entries(l, "feed/a", true) == 2 + 2 + 2);
 	CHECK(count_entries(l, "data/a", true) == 2 + 2);
