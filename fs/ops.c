@@ -111,7 +111,7 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *p, size_t size,
 	struct changefs *fs = fs_of(req);
 	struct handle *handle = handle_of(fi);
 	int flags = fs->options->sync ? fi->flags | O_SYNC : fi->flags;
-	bool timed = handle->timed;
+	bool timed = handle && handle->timed;
 	struct error error = {0};
 	ssize_t n;
 
@@ -140,7 +140,7 @@ static void with_file(fuse_req_t req, struct fuse_file_info *fi,
 {
 	struct changefs *fs = fs_of(req);
 	struct handle *handle = handle_of(fi);
-	bool timed = handle->timed;
+	bool timed = handle && handle->timed;
 	struct error error = {0};
 	int r;
 
@@ -174,10 +174,11 @@ static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_f
 void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct changefs *fs = fs_of(req);
-	bool timed = handle_of(fi)->timed;
+	struct handle *handle = handle_of(fi);
+	bool timed = handle && handle->timed;
 
-	if (handle_of(fi))
-		handle_close(fs, handle_of(fi));
+	if (handle)
+		handle_close(fs, handle);
 	fuse_reply_err(req, 0);
 	if (timed)
 		settle_soon(fs->settle);
