@@ -8,7 +8,8 @@
  *   1. handle->lock   one open file or directory, held while the layout works on it; a thread holds
  *                     at most one of them
  *   2. inode->lock    the content that the open handles of one node share
- *      then one of the layout's own locks: drafts.lock (layout/drafts.h) or attributes.changing
+ *      then one of the layout's own locks: drafts.lock (layout/drafts.h), attributes.changing,
+ *      configuring or live.lock (layout/tree.h)
  *   3. the store's locks
  *   4. park->lock     who waits for more; held while asking layout_file_ready(), so the
  *                     store's locks that this takes may not be held by a thread that comes here

@@ -168,8 +168,8 @@ int layout_set(struct layout *layout, const struct node *node, struct content *c
 /*
  * Does what was put off: a document whose name was given up is deleted some time later, leases of
  * groups end. Returns when there is more to do, in milliseconds of the monotonic clock, or -1; who
- * waits for more is then to be asked again. With `all`, everything that would be lost, now. From any
- * thread.
+ * waits for more is then to be asked again. With `all`, everything that would be lost, now. From
+ * any thread.
  */
 int64_t layout_settle(struct layout *layout, bool all);
 
