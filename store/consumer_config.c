@@ -431,7 +431,7 @@ static int config_change(struct group *g, struct store_group_config *config, str
 int store_group_config_set(struct store *store, uint32_t group,
 			   const struct store_group_config *config, struct error *error)
 {
-	struct store_group_config mine;
+	struct store_group_config mine = {0};
 
 	int rc = check(config, error);
 	if (rc == 0)

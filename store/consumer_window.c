@@ -305,15 +305,12 @@ void entry_place(struct group *g, struct entry *e)
 		e->state = ENTRY_WAITING; /* the configuration allows more now */
 	if (e->state == ENTRY_WAITING && e->attempts >= g->config.max_attempts)
 		e->state = ENTRY_DYING;
+	bool later = e->state == ENTRY_WAITING && e->due > group_clock(g->store);
 	if (e->state == ENTRY_DYING)
 		heap_add(&g->dying, e, e->sequence);
-	else if (e->state == ENTRY_LEASED)
+	else if (e->state == ENTRY_LEASED || (later && !entry_is_held(g, e)))
 		heap_add(&g->due, e, (uint64_t)e->due);
-	else if (is_finished(e) || entry_is_held(g, e))
-		return;
-	else if (e->state == ENTRY_WAITING && e->due > group_clock(g->store))
-		heap_add(&g->due, e, (uint64_t)e->due);
-	else
+	else if (!is_finished(e) && !entry_is_held(g, e))
 		heap_add(&g->ready, e, e->sequence);
 }
 

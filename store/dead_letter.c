@@ -359,7 +359,8 @@ static bool is_empty_object(const char *p, size_t n)
 static int render_again(const struct letter *l, struct buffer *out)
 {
 	struct bytes stamp = member(l->event, "timestamp_ms");
-	const char *from = memchr(l->event.p, ',', l->event.n), *end = l->event.p + l->event.n - 1;
+	const char *from = l->event.p ? memchr(l->event.p, ',', l->event.n) : NULL;
+	const char *end = l->event.p + l->event.n - 1;
 
 	if (!from || !stamp.p)
 		return -EBADMSG;

@@ -306,7 +306,8 @@ static void refusals_wait_or_are_buried(void)
 	struct store_group_pending pending;
 
 	put_events(store, "user", 1, 2);
-	CHECK(deliver_one(reader) == 1 && deliver_one(reader) == 2);
+	CHECK(deliver_one(reader) == 1);
+	CHECK(deliver_one(reader) == 2);
 	CHECK(store_group_refuse(store, group, &nack, 1, &test_error) == 0);
 	CHECK(refuse(store, group, 2, true) == 0);
 	CHECK(strstr(record_line(store, STORE_DEAD_LETTER, 1),
@@ -424,18 +425,21 @@ static void readers_are_held_back(void)
 	change_config(store, group, by_key);
 	put(store, "user:1", "{}");
 	put(store, "user:1", "{}");
-	CHECK(deliver_one(reader) == 1 && deliver_one(reader) == 0);
+	CHECK(deliver_one(reader) == 1);
+	CHECK(deliver_one(reader) == 0);
 	CHECK(strcmp(stats_of(store, group).stalled, "order") == 0);
 	put(store, "user:3", "{}");
 	put(store, "user:4", "{}");
-	CHECK(deliver_one(reader) == 3 && deliver_one(reader) == 0);
+	CHECK(deliver_one(reader) == 3);
+	CHECK(deliver_one(reader) == 0);
 	CHECK(strcmp(stats_of(store, group).stalled, "max_in_flight") == 0);
 	CHECK(acknowledge(store, group, 1, 1, 0) == 0);
 	CHECK(deliver_one(reader) == 2);
 	store_group_reader_close(reader);
 	reader = open_reader(store, slow);
 	change_config(store, slow, slowly);
-	CHECK(deliver_one(reader) == 1 && deliver_one(reader) == 0);
+	CHECK(deliver_one(reader) == 1);
+	CHECK(deliver_one(reader) == 0);
 	CHECK(strcmp(stats_of(store, slow).stalled, "rate") == 0);
 	CHECK(store_groups_settle(store) <= now_ms + 501);
 	now_ms += 501;
@@ -492,7 +496,8 @@ static void the_floor_gives_a_gap(void)
 	struct store_group_reader *reader = open_reader(store, group);
 
 	put_events(store, "user", 1, 10);
-	CHECK(deliver_one(reader) == 1 && deliver_one(reader) == 2);
+	CHECK(deliver_one(reader) == 1);
+	CHECK(deliver_one(reader) == 2);
 	CHECK(refuse(store, group, 2, true) == 0);
 	CHECK(store_floor_set(store, 6, NULL, &test_error) == 0);
 	CHECK(store_group_ready(reader));
@@ -515,7 +520,8 @@ static void the_floor_gives_a_gap(void)
 		BYTES("{\"sequence\":2,\"type\":\"PUT\",\"key\":\"user:2\",\"value\":\"{}\","
 		      "\"timestamp_ms\":7,\"after_snapshot\":\"{}\"}\n")));
 	CHECK(pending.attempts == 0);
-	CHECK(deliver_one(reader) == 2 && deliver_one(reader) == 6);
+	CHECK(deliver_one(reader) == 2);
+	CHECK(deliver_one(reader) == 6);
 	CHECK(acknowledge(store, group, 1, 6, 0) == 0);
 	CHECK(offset_of(store, group) == 6);
 	buffer_free(&line);
@@ -545,7 +551,8 @@ static void replay_leaves_documents_alone(void)
 		     "\"timestamp_ms\":7,\"metadata\":{\"table\":\"t\",\"replay_of\":1},"
 		     "\"after_snapshot\":\"{\\\"a\\\":1}\"}\n") == 0);
 	CHECK(strcmp(document_of(store, "t", "user:1"), "{\"a\":2}") == 0);
-	CHECK(deliver_one(reader) == 2 && deliver_one(reader) == 3);
+	CHECK(deliver_one(reader) == 2);
+	CHECK(deliver_one(reader) == 3);
 	CHECK(refuse(store, group, 3, true) == 0);
 	CHECK(last_record(store, STORE_DEAD_LETTER) == 2); /* its number is not given again */
 	CHECK(store_dead_letter_replay(store, 2, &test_error) == 0);
