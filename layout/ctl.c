@@ -314,7 +314,7 @@ static ssize_t trim_write(struct file *file, const char *p, size_t size, uint64_
 
 	while (n && memchr(blank, p[n - 1], strlen(blank)))
 		n--;
-	if (n >= sizeof(text))
+	if (n >= sizeof(text) || memchr(p, 0, n))
 		n = 0;
 	memcpy(text, p, n);
 	text[n] = 0;

@@ -46,8 +46,8 @@ sequences() {
 
 @test "trim refuses what is no sequence, and what is beyond the end; reading it gives nothing" {
 	put user:a 1 user:b 2
-	for value in 0 -1 +1 x '2 x' 1.0 1e0 '' 9007199254740992 11111111111111111111111111111111111111111 '"2"'; do
-		run bash -c 'printf "%s\n" "$1" >"$2"' - "$value" "$MNT/ctl/trim"
+	for value in 0 -1 +1 x '2 x' 1.0 1e0 '' 9007199254740992 11111111111111111111111111111111111111111 '"2"' '2\0x'; do
+		run bash -c 'printf "%b\n" "$1" >"$2"' - "$value" "$MNT/ctl/trim"
 		[[ "$output" == *"Invalid argument"* ]]
 		refused EINVAL /ctl/trim
 	done
