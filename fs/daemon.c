@@ -35,11 +35,15 @@ static int set_signals(void)
 {
 	struct sigaction wake = {.sa_handler = ignore_wake};
 	struct sigaction ignore = {.sa_handler = SIG_IGN};
+	struct sigaction keep = {.sa_handler = SIG_DFL};
 	sigset_t set = ending_signals();
 
 	sigaddset(&set, WAKE);
 	if (sigaction(WAKE, &wake, NULL) < 0 || sigaction(SIGPIPE, &ignore, NULL) < 0 ||
-	    sigaction(SIGUSR2, &ignore, NULL) < 0 || sigaction(SIGALRM, &ignore, NULL) < 0)
+	    sigaction(SIGUSR2, &ignore, NULL) < 0 || sigaction(SIGALRM, &ignore, NULL) < 0 ||
+	    /* If our starter has it ignored: a child's number is to be its own until we have waited
+	     * for it, since by that we know the announcer. */
+	    sigaction(SIGCHLD, &keep, NULL) < 0)
 		return -errno;
 	return -pthread_sigmask(SIG_BLOCK, &set, NULL);
 }

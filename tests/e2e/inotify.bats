@@ -381,6 +381,16 @@ nothing_beneath() {
 	cat "$MNT/feed/log.ndjson" >/dev/null
 }
 
+@test "env --ignore-signal=CHLD, kill -9 of the announcer: nobody else gets its number, and is taken for it" {
+	stop_daemon
+	printf '#!/bin/sh\nexec env --ignore-signal=CHLD "%s" "$@"\n' "$CHANGEFS" >"$WORK/starter"
+	chmod +x "$WORK/starter"
+	CHANGEFS=$WORK/starter start_daemon
+	helper=$(pgrep -P "$DAEMON")
+	kill -KILL "$helper"
+	wait_until 10 grep -q '^State:.*zombie' "/proc/$helper/status"
+}
+
 @test "-o ro: the kernel knows a mount that can be written, and inotify is announced to" {
 	put user:first 1
 	remount -o ro
