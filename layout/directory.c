@@ -119,24 +119,25 @@ static uint64_t ino_of(const struct node *node)
 	return cookie_of(row_of(node), node->collection);
 }
 
-/* Nodes of named rows and of what is rendered are completed by a lookup, the others are whole
- * already. */
-static int complete(struct directory *d, struct listed *listed, const char *name,
-		    struct node *ret_node, struct stat *ret_stat, struct error *error)
+/* Nodes of named rows are completed by a lookup, the others are whole already; but for what is
+ * rendered, which is left to who looks at it. */
+static int complete(struct directory *d, struct listed *listed, struct node *ret_node,
+		    struct stat *ret_stat, struct error *error)
 {
+	const struct node_row *row = listed->node.row;
 	struct layout *layout = d->layout;
 	int rc;
 
 	*ret_node = (struct node){0};
-	bool look = listed->node.row->name ||
-		    (listed->node.row->flags & (NODE_FRESH | NODE_CONTENT)) == NODE_FRESH;
-	if (look)
-		rc = layout_lookup(layout, &d->node, name, ret_node, ret_stat, error);
+	if (!row->name && (row->flags & (NODE_FRESH | NODE_CONTENT)) == NODE_FRESH)
+		return 0;
+	if (row->name)
+		rc = layout_lookup(layout, &d->node, row->name, ret_node, ret_stat, error);
 	else
 		rc = layout_stat(layout, &listed->node, NULL, ret_stat, error);
 	if (rc == -ENOENT)
 		return 0;
-	if (rc == 0 && !look)
+	if (rc == 0 && !row->name)
 		node_move(ret_node, &listed->node);
 	return rc;
 }
@@ -150,7 +151,7 @@ static int give(struct directory *d, struct listed *listed, struct directory_ent
 	ret_entry->name[listed->name.n] = 0;
 	ret_entry->type = listed->node.row->mode & S_IFMT;
 	ret_entry->ino = ino_of(&listed->node);
-	return ret_node ? complete(d, listed, ret_entry->name, ret_node, ret_stat, error) : 0;
+	return ret_node ? complete(d, listed, ret_node, ret_stat, error) : 0;
 }
 
 int layout_directory_next(struct directory *directory, uint64_t cookie,
