@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # dlq/ and ops/: input that could not become an event, and what the system itself did.
+# shellcheck disable=SC2016 # the programs of other shells
 bats_require_minimum_version 1.5.0
 load helpers
 

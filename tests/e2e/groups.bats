@@ -1,9 +1,9 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # groups/: making and removing, what hands out events, what is acknowledged, and what a look at it changes.
+# shellcheck disable=SC2016 # the programs of other shells
 bats_require_minimum_version 1.5.0
 load helpers
-# shellcheck disable=SC2016 # programs of other shells
 
 setup() {
 	changefs_setup

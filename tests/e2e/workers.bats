@@ -1,6 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # Workers that die: many of them at one group, and the examples.
+# shellcheck disable=SC2016 # the programs of other shells
 bats_require_minimum_version 1.5.0
 load helpers
 
