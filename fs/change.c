@@ -38,6 +38,12 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *
 	refuse_change(req, new_parent, new_name);
 }
 
+/* With -o sync a change survives a power cut when its call returns. */
+static int make_durable(struct changefs *fs, struct error *error)
+{
+	return fs->options->sync ? store_sync(fs->store, error) : 0;
+}
+
 /* ---- removing ---- */
 
 static void remove_name(fuse_req_t req, fuse_ino_t parent, const char *name,
@@ -52,6 +58,8 @@ static void remove_name(fuse_req_t req, fuse_ino_t parent, const char *name,
 	if (!find_node(req, parent, &ref))
 		return;
 	r = act(fs->layout, ref.node, name, &error);
+	if (r == 0)
+		r = make_durable(fs, &error);
 	if (r < 0)
 		changefs_refuse(req, ref.node, name, r, &error);
 	else
@@ -88,6 +96,8 @@ void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 	if (announce_mkdir(req, parent, name) || !find_node(req, parent, &ref))
 		return;
 	r = layout_mkdir(fs->layout, ref.node, name, &as, &node, &st, &error);
+	if (r == 0)
+		r = make_durable(fs, &error);
 	if (r == 0)
 		r = fill_entry(fs, &node, &st, &entry);
 	if (r < 0)
@@ -159,8 +169,10 @@ static int rename_name(struct changefs *fs, const struct node_ref *ref, const ch
 {
 	if (flags & ~(unsigned)RENAME_NOREPLACE)
 		return error_set(error, -EINVAL, "names are not exchanged here");
-	return layout_rename(fs->layout, ref->node, name, new_ref->node, new_name,
-			     !(flags & RENAME_NOREPLACE), error);
+	int r = layout_rename(fs->layout, ref->node, name, new_ref->node, new_name,
+			      !(flags & RENAME_NOREPLACE), error);
+
+	return r < 0 ? r : make_durable(fs, error);
 }
 
 void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,

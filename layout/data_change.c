@@ -240,6 +240,7 @@ static int record_scratch(struct layout *layout, struct place *from, struct plac
 	buffer_free(&text);
 	if (!draft)
 		return rc;
+	bool late = false; /* a writer's last flush came in between */
 	pthread_mutex_lock(&drafts->lock);
 	if (rc == 0 && draft->name) {
 		drafts_move_writers(drafts, to->collection, buffer_bytes(&to->key), 0, no_key);
@@ -247,9 +248,12 @@ static int record_scratch(struct layout *layout, struct place *from, struct plac
 		draft->recorded = true;
 		rc = draft_set_key(draft, buffer_bytes(&to->key));
 		draft_drop_name(draft);
+		late = draft->dirty && draft->flushed;
 	}
-	draft_unref_locked(draft);
 	pthread_mutex_unlock(&drafts->lock);
+	if (rc == 0 && late)
+		rc = data_record(layout, draft, false, error);
+	draft_unref(draft);
 	return rc;
 }
 

@@ -71,6 +71,7 @@ int data_record(struct layout *layout, struct draft *draft, bool sync, struct er
 
 	pthread_mutex_lock(&drafts->lock);
 	bool needed = draft->is_document && draft->dirty;
+	draft->flushed = draft->dirty && !needed;
 	if (needed && draft->refused)
 		rc = error_set(error, -EINVAL, "a write to it was refused: it is not recorded");
 	if (needed)

@@ -279,6 +279,7 @@ static void set_size(struct draft *draft, size_t size)
 	draft->owner->bytes -= draft->bytes.n;
 	draft->bytes.n = size;
 	draft->dirty = true;
+	draft->flushed = false;
 	draft->time_set = false;
 	clock_gettime(CLOCK_REALTIME, &draft->time);
 }

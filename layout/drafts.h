@@ -47,6 +47,7 @@ struct draft {
 	uid_t uid;
 	gid_t gid;
 	bool dirty;    /* since the last flush */
+	bool flushed;  /* since then, but it was no document yet */
 	bool written;  /* ever */
 	bool recorded; /* ever */
 	bool refused;  /* a write or a flush: until it is emptied nothing of it is recorded */

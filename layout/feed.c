@@ -10,8 +10,7 @@
 
 /* ---- collections ---- */
 
-/* Removed before it had an event. */
-static bool is_gone(struct store *store, uint32_t collection)
+bool feed_collection_is_gone(struct store *store, uint32_t collection)
 {
 	struct store_stream stream = {0};
 
@@ -28,7 +27,8 @@ int feed_find_collection(struct layout *layout, const struct node *parent, const
 	if (rc < 0)
 		return rc == -EINVAL ? -ENOENT : rc;
 	rc = store_collection_find(layout->store, buffer_bytes(&collection), &ret_node->collection);
-	return rc == 0 && is_gone(layout->store, ret_node->collection) ? -ENOENT : rc;
+	return rc == 0 && feed_collection_is_gone(layout->store, ret_node->collection) ? -ENOENT
+										       : rc;
 }
 
 int feed_list_collections(struct directory *directory, uint64_t place, struct listed *ret_listed,
@@ -41,7 +41,7 @@ int feed_list_collections(struct directory *directory, uint64_t place, struct li
 		if (place >= directory->collections)
 			return 0;
 		id = (uint32_t)++place;
-	} while (is_gone(store, id));
+	} while (feed_collection_is_gone(store, id));
 	ret_listed->place = place;
 	ret_listed->node.collection = id;
 	int rc = name_collection_write(store_collection_name(store, id), &ret_listed->name);

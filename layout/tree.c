@@ -163,6 +163,19 @@ struct timespec time_of_ms(int64_t ms)
 	return t;
 }
 
+/* Those that feed/ or data/ shows. */
+static uint32_t count_collections(struct layout *layout, enum row_id row)
+{
+	uint32_t all = store_collection_count(layout->store), n = all;
+
+	if (!store_collections_any_removed(layout->store))
+		return all;
+	for (uint32_t id = 1; id <= all; id++)
+		n -= row == ROW_DATA ? store_collection_is_removed(layout->store, id)
+				     : feed_collection_is_gone(layout->store, id);
+	return n;
+}
+
 /* Directories change when a name comes or goes: those with fixed names never do. */
 static int stat_directory(struct layout *layout, const struct node *node, struct stat *st)
 {
@@ -176,7 +189,7 @@ static int stat_directory(struct layout *layout, const struct node *node, struct
 			st->st_nlink++;
 	st->st_size = 4096;
 	if (row == ROW_FEED || row == ROW_DATA) {
-		st->st_nlink += store_collection_count(layout->store);
+		st->st_nlink += count_collections(layout, row);
 		st->st_mtim = time_of_ms(store_collection_newest_ms(layout->store));
 	} else if (row == ROW_GROUPS) {
 		st->st_nlink += groups_count(layout);

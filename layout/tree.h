@@ -280,6 +280,8 @@ int layout_lookup_node(struct layout *layout, const struct node *parent, const c
 
 /* feed.c */
 extern const struct file_operations file_of_event, file_of_stream;
+/* Removed before it had an event. */
+bool feed_collection_is_gone(struct store *store, uint32_t collection);
 int feed_find_collection(struct layout *layout, const struct node *parent, const char *name,
 			 struct node *ret_node, struct error *error);
 int feed_find_event(struct layout *layout, const struct node *parent, const char *name,

@@ -197,6 +197,12 @@ static int load_one(struct store *store, struct bytes key, struct bytes value, s
 	return 0;
 }
 
+static void note_removed(struct store *store, struct collection *c, uint64_t removed)
+{
+	atomic_store(&c->removed, removed);
+	atomic_store(&store->collections.any_removed, true);
+}
+
 static int load_removed(struct store *store, struct bytes key, struct bytes value,
 			struct error *error)
 {
@@ -205,7 +211,7 @@ static int load_removed(struct store *store, struct bytes key, struct bytes valu
 	if (value.n != 8 || id < 1 || id > store->collections.count)
 		return error_set(error, -EBADMSG,
 				 "the record of a removed collection is malformed");
-	atomic_store(&store->collections.by_id[id - 1]->removed, get_le64(value.p));
+	note_removed(store, store->collections.by_id[id - 1], get_le64(value.p));
 	return 0;
 }
 
@@ -232,8 +238,15 @@ int collections_load(struct store *store, struct error *error)
 int64_t store_collection_newest_ms(struct store *store)
 {
 	struct collection *c = collections_get(&store->collections, store_collection_count(store));
+	int64_t came = c ? atomic_load(&c->created_ms) : store->created_ms;
+	int64_t went = atomic_load(&store->collections.changed_ms);
 
-	return c ? atomic_load(&c->created_ms) : store->created_ms;
+	return came > went ? came : went;
+}
+
+bool store_collections_any_removed(struct store *store)
+{
+	return atomic_load(&store->collections.any_removed);
 }
 
 uint32_t store_collection_count(struct store *store)
@@ -306,7 +319,8 @@ static int create(struct store *store, struct db_batch *batch, struct collection
 	int rc = commit_write(store, false, error);
 	if (rc < 0)
 		return rc;
-	atomic_store(&c->removed, 0);
+	if (atomic_exchange(&c->removed, 0))
+		atomic_store(&store->collections.changed_ms, clock_wall_ms());
 	atomic_store(&c->made, true);
 	collection_publish(c);
 	return 0;
@@ -353,8 +367,10 @@ static int remove_at(struct store *store, struct collection *c, uint64_t last, s
 	db_batch_put(store->db, batch, DB_META, KEY_BYTES(key), (struct bytes){value, 8});
 	/* An event that came since it was found empty may have given it a document. */
 	rc = atomic_load(&c->last_sequence) == last ? commit_write(store, false, error) : -EAGAIN;
-	if (rc == 0)
-		atomic_store(&c->removed, last + 1);
+	if (rc == 0) {
+		note_removed(store, c, last + 1);
+		atomic_store(&store->collections.changed_ms, clock_wall_ms());
+	}
 	commit_turn_end(store);
 	return rc;
 }

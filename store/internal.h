@@ -69,6 +69,9 @@ struct collections {
 	uint32_t capacity;
 	struct collection **buckets;
 	uint32_t bucket_count; /* a power of two */
+	_Atomic bool any_removed;
+	_Atomic int64_t
+		changed_ms; /* when one was removed, or came back; 0: not since the opening */
 };
 
 struct source {

@@ -190,8 +190,8 @@ const struct store_gap *store_gaps(struct store *store, size_t *ret_count);
 
 /* Collection ids are 1, 2, 3 … up to this number; 0 stands for the whole log. */
 uint32_t store_collection_count(struct store *store);
-/* When the newest collection was made or got its first event; the store's birth if there is none.
- */
+/* When a collection came or went last: commit time of the newest one's first event, or a removal
+ * since the store was opened; the store's birth if there is none. */
 int64_t store_collection_newest_ms(struct store *store);
 /* Makes an empty collection, or lets one that was removed appear again. -EEXIST: it is there;
  * -EINVAL: not a collection's name. */
@@ -202,6 +202,8 @@ int store_collection_create(struct store *store, struct bytes name, struct error
  */
 int store_collection_remove(struct store *store, uint32_t id, struct error *error);
 bool store_collection_is_removed(struct store *store, uint32_t id);
+/* False: none is. */
+bool store_collections_any_removed(struct store *store);
 /* It was made by store_collection_create(), since the store was opened. */
 bool store_collection_is_made(struct store *store, uint32_t id);
 /* The id, or -ENOENT. */

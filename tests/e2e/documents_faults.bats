@@ -130,3 +130,42 @@ teardown() {
 	umount "$WORK/disk"
 	STORE=$WORK/store
 }
+
+@test "stat: data/ and feed/ count what they show, and changed when a collection went or came back" {
+	local before
+	mkdir "$MNT/data/empty"
+	[ "$(stat -c %h "$MNT/data" "$MNT/feed" | xargs)" = "4 4" ]
+	before=$(stat -c %Y "$MNT/data")
+	rmdir "$MNT/data/empty"
+	wait_until 5 links "3 3"
+	[ "$(stat -c %Y "$MNT/data")" -ge "$before" ]
+	rm "$DATA/alice.json"
+	rmdir "$DATA"
+	wait_until 5 links "2 3"
+	mkdir "$DATA"
+	wait_until 5 links "3 3"
+	remount
+	links "3 3"
+}
+
+links() {
+	[ "$(stat -c %h "$MNT/data" "$MNT/feed" | xargs)" = "$1" ]
+}
+
+@test "a writer who flushes its scratch file just before it is renamed has all of it recorded" {
+	python3 - "$DATA" <<-'END'
+		import os, sys, threading
+		d = sys.argv[1]
+		for i in range(200):
+		    f = os.open(d + '/.new', os.O_CREAT | os.O_WRONLY)
+		    os.write(f, b'[1]')
+		    t = threading.Thread(target=os.rename, args=(d + '/.new', d + '/alice.json'))
+		    t.start()
+		    os.write(f, b' ')
+		    os.close(f)
+		    t.join()
+		    text = open(d + '/alice.json').read()
+		    assert text == '[1] ', (i, text)
+		    os.unlink(d + '/alice.json')
+	END
+}
