@@ -57,7 +57,7 @@ static int find_place(struct layout *layout, const struct node *parent, const ch
 	if (rc == 0 && !bytes_are_utf8(buffer_bytes(&ret_place->key)))
 		rc = -EINVAL;
 	if (rc == -EINVAL)
-		return error_set(error, rc, "no key has this name: README.md tells the encoding");
+		return name_refuse(rc, "key", error);
 	return rc < 0 ? rc : find_document(layout, ret_place, error);
 }
 

@@ -73,7 +73,7 @@ int data_record(struct layout *layout, struct draft *draft, bool sync, struct er
 	bool needed = draft->is_document && draft->dirty;
 	draft->flushed = draft->dirty && !needed;
 	if (needed && draft->refused)
-		rc = error_set(error, -EINVAL, "a write to it was refused: it is not recorded");
+		rc = draft_refused(draft, error);
 	if (needed)
 		draft->dirty = false;
 	if (needed && rc == 0)

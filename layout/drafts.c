@@ -291,29 +291,40 @@ void draft_start(struct draft *draft, struct buffer *text)
 	*text = (struct buffer){0};
 }
 
+int draft_refused(const struct draft *draft, struct error *error)
+{
+	return error_set(error, draft->refused, "a write was refused before: %s",
+			 draft->reason.text);
+}
+
 int draft_write(struct draft *draft, struct bytes text, uint64_t at, uint64_t limit,
 		struct error *error)
 {
 	size_t before = draft->bytes.n;
+	struct error reason = {0};
 	int rc = 0;
 
 	draft->written = true;
 	if (draft->is_document && draft->refused)
-		return error_set(error, -EINVAL, "what was written before this was refused");
+		return draft_refused(draft, error);
 	if (at == UINT64_MAX)
 		at = before;
 	if (at > DRAFT_BYTES_MAX)
-		rc = error_set(error, -EFBIG, "this is far behind the largest document's end");
+		rc = error_set(&reason, -EFBIG, "this is far behind the largest document's end");
 	if (rc == 0)
-		rc = make_room(draft, at + text.n, limit, error);
+		rc = make_room(draft, at + text.n, limit, &reason);
 	if (rc == 0) {
 		set_size(draft, at + text.n > before ? at + text.n : before);
 		if (text.n)
 			memcpy(draft->bytes.p + at, text.p, text.n);
 		if (draft->is_document && at == before && beginning_is_due(before, draft->bytes.n))
-			rc = json_check_beginning(buffer_bytes(&draft->bytes), error);
+			rc = json_check_beginning(buffer_bytes(&draft->bytes), &reason);
 	}
-	draft->refused |= rc < 0;
+	if (rc < 0) {
+		draft->refused = rc;
+		error_set(&draft->reason, rc, "%s", reason.text);
+		error_set(error, rc, "%s", reason.text);
+	}
 	return rc;
 }
 
@@ -325,7 +336,7 @@ int draft_resize(struct draft *draft, uint64_t size, uint64_t limit, struct erro
 		return rc;
 	set_size(draft, size);
 	if (size == 0)
-		draft->refused = false;
+		draft->refused = 0;
 	return 0;
 }
 

@@ -50,7 +50,9 @@ struct draft {
 	bool flushed;  /* since then, but it was no document yet */
 	bool written;  /* ever */
 	bool recorded; /* ever */
-	bool refused;  /* a write or a flush: until it is emptied nothing of it is recorded */
+	int refused;   /* errno of a refused write, else 0: until it is emptied nothing of it is
+			* recorded */
+	struct error reason; /* of that */
 };
 
 struct departure {
@@ -118,6 +120,8 @@ void draft_start(struct draft *draft, struct buffer *text);
  */
 int draft_write(struct draft *draft, struct bytes text, uint64_t at, uint64_t limit,
 		struct error *error);
+/* Says again why a write was refused, and with what errno. */
+int draft_refused(const struct draft *draft, struct error *error);
 int draft_resize(struct draft *draft, uint64_t size, uint64_t limit, struct error *error);
 
 /* The time of the event that records it: the one that was set, in an event's bounds, else now. */

@@ -74,7 +74,7 @@ static int groups_mkdir(struct layout *layout, const struct node *parent, const 
 
 	int rc = name_collection_read(name, &group);
 	if (rc == -EINVAL)
-		return error_set(error, rc, "no group has this name: README.md tells the encoding");
+		return name_refuse(rc, "group", error);
 	if (rc == 0)
 		rc = store_group_create(layout->store, buffer_bytes(&group), &ret_node->collection,
 					error);

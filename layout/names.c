@@ -323,6 +323,16 @@ int name_document_read_cut(struct bytes collection, const char *name, struct buf
 	return rc;
 }
 
+int name_refuse(int code, const char *what, struct error *error)
+{
+	return error_set(
+		error, code,
+		"no %s has this name: %% is written %%25, / is %%2F, a control character such as "
+		"a newline %%0A, a dot at the start %%2E, and a collection that ends as a file "
+		"of feed/ does has its last letter so",
+		what);
+}
+
 /* ---- tables ---- */
 
 static int add_own_name(struct bytes name, struct buffer *b)

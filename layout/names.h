@@ -53,6 +53,10 @@ int name_document_read(struct bytes collection, const char *name, struct buffer 
 int name_collection_read_cut(const char *name, struct buffer *ret_start);
 int name_document_read_cut(struct bytes collection, const char *name, struct buffer *ret_start);
 
+/* Says why a name was not read: that no `what` has it, and how names are written. Returns `code`.
+ */
+int name_refuse(int code, const char *what, struct error *error);
+
 /*
  * Appends the collection of a database's table: `table` in the schema public, else `schema.table`.
  * A '.' or '%' inside either's own name is written %2E or %25, so that "a.b" in public, "a"."b" and

@@ -53,6 +53,15 @@ int layout_readme(struct layout *layout, struct buffer *ret_text)
 		"'{\"type\":\"PUT\",\"key\":\"user:alice\",\"value\":{\"name\":\"Alice\"}}' "
 		"> in/events\n\n"
 		"A refused operation has an errno, and its reason is a line of `ctl/errors`.\n\n"
+		"Keys and collections are file names with `%%25` for a percent sign, `%%2F` for a "
+		"slash, "
+		"and so on\nfor control characters and a dot at the start; a collection called "
+		"`tail`, "
+		"`log.ndjson` or\n`x.json` is `tai%%6C`, `log.ndjso%%6E`, `x.jso%%6E`. A "
+		"document's name is its "
+		"key without `COLLECTION:`;\nthat of a key without this prefix begins with `%%_`. "
+		"A name over "
+		"255 bytes is cut and ends in `~` and\n32 hexadecimal digits, before `.json`.\n\n"
 		"| path | what it is |\n|---|---|\n",
 		layout->options.version);
 	return rc < 0 ? rc : describe(ret_text, ROW_ROOT, &root);

@@ -72,6 +72,18 @@ static rocksdb_options_t *family_options_new(struct db *db, enum db_family famil
 	return o;
 }
 
+/* In one piece: of many shards none could hold a block of the log with a large document. */
+static rocksdb_cache_t *new_cache(void)
+{
+	rocksdb_lru_cache_options_t *o = rocksdb_lru_cache_options_create();
+
+	rocksdb_lru_cache_options_set_capacity(o, 48 * MIB);
+	rocksdb_lru_cache_options_set_num_shard_bits(o, 0);
+	rocksdb_cache_t *cache = rocksdb_cache_create_lru_opts(o);
+	rocksdb_lru_cache_options_destroy(o);
+	return cache;
+}
+
 static void options_init(struct db *db, bool create)
 {
 	rocksdb_options_t *o = rocksdb_options_create();
@@ -87,7 +99,7 @@ static void options_init(struct db *db, bool create)
 	rocksdb_options_set_info_log_level(o, 2 /* warnings */);
 	rocksdb_options_set_keep_log_file_num(o, 4);
 	db->options = o;
-	db->cache = rocksdb_cache_create_lru(48 * MIB);
+	db->cache = new_cache();
 	for (int i = 0; i <= DB_FAMILIES; i++)
 		db->family_options[i] = family_options_new(db, (enum db_family)i);
 	db->read = rocksdb_readoptions_create();

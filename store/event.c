@@ -7,6 +7,28 @@
 
 /* ---- single events ---- */
 
+/* What is known of events that were looked at lately: they never change, and their block may be
+ * large. */
+static struct store_event_info *known_slot(struct store *store, uint64_t sequence)
+{
+	return &store->known.events[sequence % KNOWN_EVENTS];
+}
+
+static bool find_known(struct store *store, uint64_t sequence, struct store_event_info *ret_info)
+{
+	pthread_mutex_lock(&store->known.mutex);
+	*ret_info = *known_slot(store, sequence);
+	pthread_mutex_unlock(&store->known.mutex);
+	return ret_info->sequence == sequence;
+}
+
+static void keep_known(struct store *store, const struct store_event_info *info)
+{
+	pthread_mutex_lock(&store->known.mutex);
+	*known_slot(store, info->sequence) = *info;
+	pthread_mutex_unlock(&store->known.mutex);
+}
+
 int store_event_get(struct store *store, uint64_t sequence, struct store_event_info *ret_info,
 		    struct buffer *line, struct error *error)
 {
@@ -14,11 +36,14 @@ int store_event_get(struct store *store, uint64_t sequence, struct store_event_i
 
 	if (sequence < store_floor(store) || sequence > store_last_sequence(store))
 		return -ENOENT;
+	if (!line && find_known(store, sequence, ret_info))
+		return 0;
 	struct db_iterator *it = db_iterator_open(store->db, DB_LOG, false);
 	int rc = stream_block(it, sequence, &b, error);
 	if (rc == 0) {
 		uint32_t i = (uint32_t)(sequence - b.first);
 		*ret_info = block_event(&b, i);
+		keep_known(store, ret_info);
 		if (line)
 			rc = buffer_add(line, b.lines.p + block_line_offset(&b, i),
 					ret_info->length);

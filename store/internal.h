@@ -177,6 +177,8 @@ struct commit {
 	uint64_t room_bytes;	 /* bytes that may be written before the disk is asked again */
 };
 
+#define KNOWN_EVENTS 1024
+
 struct store {
 	char *path;
 	bool read_only;
@@ -215,6 +217,11 @@ struct store {
 	_Atomic uint64_t written_events;
 	_Atomic uint64_t syncs;
 	_Atomic uint64_t written; /* counts writes, to know what a sync covered */
+
+	struct {
+		pthread_mutex_t mutex;
+		struct store_event_info events[KNOWN_EVENTS]; /* by sequence */
+	} known;
 
 	struct {
 		pthread_mutex_t mutex;

@@ -406,6 +406,7 @@ static void store_free(struct store *store)
 	if (store->lock_fd >= 0)
 		lock_release(store->lock_fd);
 	pthread_mutex_destroy(&store->settings_mutex);
+	pthread_mutex_destroy(&store->known.mutex);
 	pthread_mutex_destroy(&store->dead_letters);
 	free(store->gaps);
 	free(store->path);
@@ -422,6 +423,7 @@ int store_open(const char *path, const struct store_options *options, struct sto
 	store->lock_fd = -1;
 	store->read_only = options->read_only;
 	pthread_mutex_init(&store->settings_mutex, NULL);
+	pthread_mutex_init(&store->known.mutex, NULL);
 	pthread_mutex_init(&store->dead_letters, NULL);
 	store->clock_ms = options->clock_ms;
 	store->path = strdup(path);

@@ -7,6 +7,8 @@
 
 /* A read of at least this size is a scan, which should not push other things out of the cache. */
 #define SCAN_SIZE (64 << 10)
+/* But a block that is so many times larger will be needed again for the next piece. */
+#define LARGE 4
 
 int stream_block(struct db_iterator *it, uint64_t sequence, struct block *ret_block,
 		 struct error *error)
@@ -324,6 +326,19 @@ static int block_of_position(struct store *store, struct db_iterator *log, uint3
 	return rc;
 }
 
+/* Reads a large block again, through the cache. */
+static int keep_large(struct store *store, struct db_iterator **log, struct block *b,
+		      const struct copy *copy, struct error *error)
+{
+	uint64_t first = b->first;
+
+	if (copy->size < SCAN_SIZE || b->lines.n <= LARGE * copy->size)
+		return 0;
+	db_iterator_close(*log);
+	*log = db_iterator_open(store->db, DB_LOG, false);
+	return stream_block(*log, first, b, error);
+}
+
 static int read_log(struct store *store, struct copy *copy, struct error *error)
 {
 	struct db_iterator *log = db_iterator_open(store->db, DB_LOG, copy->size >= SCAN_SIZE);
@@ -332,6 +347,8 @@ static int read_log(struct store *store, struct copy *copy, struct error *error)
 	uint64_t start = 0;
 
 	int rc = block_of_position(store, log, 0, copy->position, &b, &start, error);
+	if (rc == 0)
+		rc = keep_large(store, &log, &b, copy, error);
 	if (rc == -ENOENT)
 		rc = error_set(error, -EBADMSG, "the log has no block for position %llu",
 			       (unsigned long long)copy->position);
@@ -367,7 +384,7 @@ static int copy_collection(struct store *store, const struct block *b, uint32_t 
 }
 
 /* One block's part of a collection's stream: the entry's first sequence finds the block. */
-static int read_entry(struct store *store, struct db_iterator *log, uint32_t collection,
+static int read_entry(struct store *store, struct db_iterator **log, uint32_t collection,
 		      uint64_t entry_position, struct bytes value, struct copy *copy,
 		      struct error *error)
 {
@@ -376,7 +393,9 @@ static int read_entry(struct store *store, struct db_iterator *log, uint32_t col
 
 	if (value.n != 8)
 		return error_set(error, -EBADMSG, "an entry of the index is cut");
-	int rc = stream_block(log, get_le64(value.p), &b, error);
+	int rc = stream_block(*log, get_le64(value.p), &b, error);
+	if (rc == 0)
+		rc = keep_large(store, log, &b, copy, error);
 	if (rc == 0)
 		rc = copy_collection(store, &b, collection, copy->position - entry_position, copy);
 	if (rc == -ENOENT || (rc == 0 && copy->done == before && !before))
@@ -401,7 +420,7 @@ static int read_collection(struct store *store, uint32_t collection, struct copy
 		if (!key_index_read(k, 'P', collection, &at) ||
 		    (copy->done && at != copy->position))
 			break; /* the end, or a hole */
-		rc = read_entry(store, log, collection, at, v, copy, error);
+		rc = read_entry(store, &log, collection, at, v, copy, error);
 		if (rc < 0)
 			break;
 		db_iterator_next(index);

@@ -258,3 +258,22 @@ inodes() {
 	[ "$(stat -c %o "$MNT/feed/.tail")" -eq 4096 ]
 	[ "$(stat -c %o "$MNT/feed/log.ndjson")" -eq 1048576 ]
 }
+
+# What the daemon has read from its files, in bytes.
+daemon_read() {
+	awk '/^rchar/ { print $2 }' "/proc/$DAEMON/io"
+}
+
+@test "dd: a large event is read in small pieces without reading it anew for each" {
+	local before
+	mkdir "$MNT/data/big"
+	awk 'BEGIN { printf "\""; for (i = 0; i < 600000; i++) printf "0123456789"; print "\"" }' >"$MNT/data/big/a.json"
+	tr 0 x <"$MNT/data/big/a.json" >"$MNT/data/big/b.json"
+	remount
+	for file in feed/2.json feed/big/0000000000000002.json feed/log.ndjson feed/big/log.ndjson; do
+		before=$(daemon_read)
+		dd if="$MNT/$file" bs=8k status=none | cmp - "$MNT/$file"
+		echo "$file: $(($(daemon_read) - before)) bytes read"
+		[ $(($(daemon_read) - before)) -lt 200000000 ]
+	done
+}
