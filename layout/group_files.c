@@ -134,6 +134,31 @@ static int make_room(void *array, size_t count, size_t element)
 	return 0;
 }
 
+static int by_range(const void *a, const void *b)
+{
+	const struct store_group_ack *x = a, *y = b;
+
+	if (!x->delivery != !y->delivery)
+		return !x->delivery - !y->delivery;
+	return (x->from > y->from) - (x->from < y->from);
+}
+
+/* Ranges that overlap become one, so that none of their events is looked at twice. */
+static size_t merge_ranges(struct store_group_ack *acks, size_t count)
+{
+	size_t n = 0;
+
+	qsort(acks, count, sizeof(*acks), by_range);
+	for (size_t i = 0; i < count; i++) {
+		struct store_group_ack *last = n ? &acks[n - 1] : NULL;
+		if (!last || last->delivery || acks[i].delivery || acks[i].from > last->to)
+			acks[n++] = acks[i];
+		else if (acks[i].to > last->to)
+			last->to = acks[i].to;
+	}
+	return n;
+}
+
 static int apply_acks(struct file *file, struct bytes text, struct error *error)
 {
 	struct store_group_ack *acks = NULL;
@@ -148,7 +173,7 @@ static int apply_acks(struct file *file, struct bytes text, struct error *error)
 	} while (rc > 0);
 	if (rc == 0 && count)
 		rc = store_group_acknowledge(file->layout->store, file->node.collection, acks,
-					     count, error);
+					     merge_ranges(acks, count), error);
 	free(acks);
 	return rc;
 }
@@ -197,38 +222,26 @@ static bool may_begin(struct bytes rest)
 	return i == rest.n || memchr(" \t\r", rest.p[i], 3);
 }
 
-static int keep_rest(struct words_file *f, struct bytes rest, struct error *error)
-{
-	if (f->pending.n + rest.n > LINE_BYTES_MAX)
-		return error_set(error, -EFBIG, "a line is longer than %d bytes", LINE_BYTES_MAX);
-	if (buffer_add_bytes(&f->pending, rest) < 0)
-		return -ENOMEM;
-	if (!may_begin(buffer_bytes(&f->pending)))
-		return apply(&f->file, buffer_bytes(&f->pending), error);
-	return 0;
-}
-
 static ssize_t words_write(struct file *file, const char *p, size_t size, uint64_t offset,
 			   int flags, struct error *error)
 {
 	struct words_file *f = (struct words_file *)file;
 	const char *end = memrchr(p, '\n', size);
-	size_t taken = end ? (size_t)(end - p) + 1 : 0;
-	struct bytes text = {p, taken};
-	int rc = 0;
+	size_t taken = end ? f->pending.n + (size_t)(end - p) + 1 : 0;
+	int rc = buffer_add(&f->pending, p, size);
+	struct bytes text = buffer_bytes(&f->pending);
 
-	if (taken && f->pending.n) {
-		rc = buffer_add_bytes(&f->pending, text);
-		text = buffer_bytes(&f->pending);
-	}
-	if (rc == 0 && taken) {
-		rc = apply(file, text, error);
-		f->pending.n = 0;
-	}
-	if (rc == 0)
-		rc = keep_rest(f, (struct bytes){p + taken, size - taken}, error);
+	if (rc == 0 && text.n - taken > LINE_BYTES_MAX)
+		rc = error_set(error, -EFBIG, "a line is longer than %d bytes", LINE_BYTES_MAX);
+	/* What cannot become a line fails now, and all before it too. */
+	if (rc == 0 && !may_begin((struct bytes){text.p + taken, text.n - taken}))
+		taken = text.n;
+	if (rc == 0 && taken)
+		rc = apply(file, (struct bytes){text.p, taken}, error);
 	if (rc < 0)
 		f->pending.n = 0;
+	else
+		buffer_consume(&f->pending, taken);
 	return rc < 0 ? rc : (ssize_t)size;
 }
 

@@ -239,6 +239,18 @@ bool bytes_are_utf8(struct bytes s)
 	return true;
 }
 
+void text_make_utf8(char *p, size_t n)
+{
+	for (size_t i = 0, length; i < n; i += length) {
+		const unsigned char *c = (const unsigned char *)p + i;
+		length = *c < 0x80 ? 1 : utf8_sequence(c, n - i);
+		if (*c && length)
+			continue;
+		p[i] = '?';
+		length = 1;
+	}
+}
+
 int error_set(struct error *error, int code, const char *format, ...)
 {
 	char text[sizeof(error->text)];

@@ -78,6 +78,8 @@ int buffer_add_base64_decoded(struct buffer *b, struct bytes s);
 
 /* True if the bytes are valid UTF-8 (RFC 3629: no surrogates, no overlong forms). */
 bool bytes_are_utf8(struct bytes s);
+/* Puts a '?' for each NUL and each byte that is no part of UTF-8. */
+void text_make_utf8(char *p, size_t n);
 
 /* The sentence a person reads beside an errno. An `error` argument may always be NULL. */
 struct error {

@@ -132,7 +132,7 @@ struct store_group_nack {
 	uint64_t delivery;   /* 0: any */
 	int64_t delay_ms;    /* until it is delivered again; -1: as the backoff says */
 	bool dead;	     /* to the DLQ now */
-	struct bytes reason; /* kept for the dead letter; may be absent */
+	struct bytes reason; /* kept for the dead letter, as UTF-8; may be absent */
 };
 
 /* All or none; as store_group_acknowledge(). */

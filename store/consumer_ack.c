@@ -182,9 +182,13 @@ static int refuse_one(struct group *g, const struct store_group_nack *nack)
 
 	if (!e || is_finished(e))
 		return 0;
-	char *reason = nack->reason.n ? strndup(nack->reason.p, nack->reason.n) : NULL;
+	char *reason = nack->reason.n ? calloc(1, nack->reason.n + 1) : NULL;
 	if (nack->reason.n && !reason)
 		return -ENOMEM;
+	if (reason) {
+		memcpy(reason, nack->reason.p, nack->reason.n);
+		text_make_utf8(reason, nack->reason.n);
+	}
 	free(e->reason);
 	e->reason = reason;
 	e->is_dead |= nack->dead;

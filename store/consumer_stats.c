@@ -60,6 +60,20 @@ static int64_t oldest_pending(const struct group *g)
 	return oldest == INT64_MAX ? 0 : group_wall(g->store) - oldest;
 }
 
+/* What the last look at the log met may be over, and without a reader nothing waits. */
+static const char *stalled(const struct group *g)
+{
+	const struct store_group_reader *r = g->readers;
+
+	if (!g->stalled || !r || (strcmp(g->stalled, "order") == 0 && g->ready.n))
+		return NULL;
+	if (strcmp(g->stalled, "max_in_flight") != 0)
+		return g->stalled;
+	while (r && atomic_load(&r->pending) < g->config.max_in_flight)
+		r = r->next;
+	return r ? g->stalled : NULL;
+}
+
 int store_group_stats_get(struct store *store, uint32_t group, struct store_group_stats *ret_stats)
 {
 	struct group *g = group_lock(store, group);
@@ -87,7 +101,7 @@ int store_group_stats_get(struct store *store, uint32_t group, struct store_grou
 		.redelivered = g->redelivered,
 		.refused = g->refused,
 		.dead_lettered = g->dead_lettered,
-		.stalled = g->stalled,
+		.stalled = stalled(g),
 	};
 	group_unlock(g);
 	return rc < 0 ? rc : 0;
