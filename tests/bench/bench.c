@@ -52,6 +52,7 @@ static const struct bench_job jobs[] = {
 	{"latency", 2, files_latency, "IN TAIL               us: p50 p99 max"},
 	{"make", 1, files_make, "DIR                   makes one file an event"},
 	{"open", 1, files_open, "DIR                   files/s: first, again"},
+	{"group", 1, files_group, "GROUP                 events/s"},
 	{"readers", 4, files_readers, "PID TAIL STATS FILE   us: p50 p99 max; KiB: before, with"},
 	{"wal2json", 0, wal2json, "                      writes a recording to standard output"},
 };

@@ -103,6 +103,15 @@ struct append_way {
 
 /* Prints the events a second of all writers together. */
 void append_run(const struct bench_options *options, const struct append_way *way);
+/* ---- consumer groups, common to all ---- */
+
+/* Takes up to `batch` events of a group and acknowledges each; returns how many there were. */
+typedef size_t take_and_acknowledge(void *way, size_t batch);
+/* Prints the events a second, to -n or for -t seconds. `finish` (or NULL) waits until the server
+ * has all that was acknowledged. */
+void group_run(const struct bench_options *options, take_and_acknowledge *take,
+	       void (*finish)(void *way), void *way);
+
 /* Prints what one second got of a count since `start`. */
 void print_rate(double count, uint64_t start);
 /* Runs a function in a child process; `child_end` waits for it, and it must have done well. */

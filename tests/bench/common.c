@@ -216,6 +216,23 @@ void samples_print(struct samples *samples)
 	samples->p = NULL;
 }
 
+void group_run(const struct bench_options *options, take_and_acknowledge *take,
+	       void (*finish)(void *way), void *way)
+{
+	uint64_t start = now_ns(), deadline = start + (uint64_t)(options->seconds * 1e9);
+	uint64_t left = options->events;
+
+	while (left && now_ns() < deadline) {
+		size_t n = take(way, left < options->batch ? (size_t)left : options->batch);
+		if (!n || n > left)
+			fatal_text("group", "not the events that were asked for");
+		left -= n;
+	}
+	if (finish)
+		finish(way);
+	print_rate((double)(options->events - left), start);
+}
+
 void print_rate(double count, uint64_t start)
 {
 	printf("%.1f\n", count / ((double)(now_ns() - start) / 1e9));

@@ -183,6 +183,59 @@ void files_open(const struct bench_options *options)
 	free(sequences);
 }
 
+/* ---- consumer groups ---- */
+
+struct group_reader {
+	int events, ack;
+	size_t size; /* of both buffers */
+	char *lines, *words;
+};
+
+/* As many as the group's configuration puts into a read; each is acknowledged by its sequence and
+ * its delivery. */
+static size_t group_take(void *way, size_t batch)
+{
+	struct group_reader *g = way;
+	ssize_t size = read(g->events, g->lines, g->size);
+	char *word = g->words;
+	size_t count = 0;
+
+	(void)batch;
+	if (size <= 0)
+		fatal("reading the group");
+	for (char *p = g->lines, *end = p + size, *next; p < end; p = next, count++) {
+		next = memchr(p, '\n', (size_t)(end - p));
+		if (!next++)
+			fatal_text("reading the group", "a line was cut");
+		/* {"sequence":42,…,"delivery":{"group":…,"attempt":1,"id":7}} */
+		word += sprintf(word, "%llu#%llu\n",
+				strtoull(p + strlen("{\"sequence\":"), NULL, 10),
+				strtoull((char *)memrchr(p, ':', (size_t)(next - p)) + 1, NULL,
+					 10));
+	}
+	if (write(g->ack, g->words, (size_t)(word - g->words)) != word - g->words)
+		fatal("acknowledging");
+	return count;
+}
+
+void files_group(const struct bench_options *options)
+{
+	char path[PATH_SIZE];
+	struct group_reader g = {.size = options->read_size};
+
+	g.lines = must_have(malloc(g.size));
+	g.words = must_have(malloc(g.size));
+	snprintf(path, sizeof(path), "%s/ack", options->args[0]);
+	g.ack = must_open(path, O_WRONLY);
+	snprintf(path, sizeof(path), "%s/events", options->args[0]);
+	g.events = must_open(path, O_RDONLY);
+	group_run(options, group_take, NULL, &g);
+	close(g.events);
+	close(g.ack);
+	free(g.words);
+	free(g.lines);
+}
+
 /* ---- many readers ---- */
 
 static void *read_for_ever(void *data)

@@ -189,10 +189,54 @@ static void latency(const struct bench_options *options)
 	client_free(c);
 }
 
+/* ---- consumer groups ---- */
+
+struct group_reader {
+	struct client *c;
+	natsSubscription *s;
+};
+
+/* An acknowledgement is sent, and not waited for. */
+static size_t group_take(void *way, size_t batch)
+{
+	struct group_reader *g = way;
+	natsMsgList list = {0};
+
+	check(natsSubscription_Fetch(&list, g->s, (int)batch, PATIENCE_MS, NULL), "fetching");
+	size_t n = (size_t)list.Count;
+	for (size_t i = 0; i < n; i++)
+		check(natsMsg_Ack(list.Msgs[i], NULL), "acknowledging");
+	natsMsgList_Destroy(&list);
+	return n;
+}
+
+static void group_finish(void *way)
+{
+	struct group_reader *g = way;
+
+	check(natsConnection_Flush(g->c->connection), "acknowledging");
+}
+
+/* A durable consumer for each size of batch. */
+static void group(const struct bench_options *options)
+{
+	struct group_reader g = {.c = client_new(options)};
+	char name[32];
+	jsSubOptions o;
+
+	snprintf(name, sizeof(name), "by%zu", options->batch);
+	jsSubOptions_Init(&o);
+	check(js_PullSubscribe(&g.s, g.c->js, SUBJECT, name, NULL, &o, NULL), "subscribing");
+	group_run(options, group_take, group_finish, &g);
+	natsSubscription_Destroy(g.s);
+	client_free(g.c);
+}
+
 static const struct bench_job jobs[] = {
 	{"append", 1, append, "URL   events/s"},
 	{"read", 1, read_all, "URL   MB/s"},
 	{"get", 1, get, "URL   events/s"},
+	{"group", 1, group, "URL   events/s"},
 	{"latency", 1, latency, "URL   us: p50 p99 max"},
 };
 

@@ -7,6 +7,7 @@
 #include "bench.h"
 
 #define STREAM "events"
+#define GROUP  "group"
 
 static redisContext *connect_to(const struct bench_options *options)
 {
@@ -150,10 +151,53 @@ static void latency(const struct bench_options *options)
 	redisFree(c);
 }
 
+/* ---- consumer groups ---- */
+
+struct group_reader {
+	redisContext *c;
+	const char **words; /* of XACK */
+};
+
+static size_t group_take(void *way, size_t batch)
+{
+	struct group_reader *g = way;
+	redisReply *r = checked(g->c, redisCommand(g->c,
+						   "XREADGROUP GROUP " GROUP
+						   " reader COUNT %d STREAMS " STREAM " >",
+						   (int)batch));
+	if (r->type != REDIS_REPLY_ARRAY)
+		fatal_text("group", "there are too few events");
+	const redisReply *entries = r->element[0]->element[1];
+	size_t n = entries->elements;
+
+	for (size_t i = 0; i < n; i++)
+		g->words[3 + i] = id_of(entries->element[i]);
+	freeReplyObject(checked(g->c, redisCommandArgv(g->c, (int)(3 + n), g->words, NULL)));
+	freeReplyObject(r);
+	return n;
+}
+
+/* The group begins anew with the stream. */
+static void group(const struct bench_options *options)
+{
+	struct group_reader g = {.c = connect_to(options)};
+
+	g.words = must_have(calloc(3 + options->batch, sizeof(*g.words)));
+	g.words[0] = "XACK";
+	g.words[1] = STREAM;
+	g.words[2] = GROUP;
+	freeReplyObject(checked(g.c, redisCommand(g.c, "XGROUP DESTROY " STREAM " " GROUP)));
+	freeReplyObject(checked(g.c, redisCommand(g.c, "XGROUP CREATE " STREAM " " GROUP " 0")));
+	group_run(options, group_take, NULL, &g);
+	free(g.words);
+	redisFree(g.c);
+}
+
 static const struct bench_job jobs[] = {
 	{"append", 1, append, "PORT   events/s"},
 	{"read", 1, read_all, "PORT   MB/s"},
 	{"get", 1, get, "PORT   events/s"},
+	{"group", 1, group, "PORT   events/s"},
 	{"latency", 1, latency, "PORT   us: p50 p99 max"},
 };
 
