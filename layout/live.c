@@ -5,8 +5,9 @@
 
 #include "layout/tree.h"
 
-/* Of what was given before the newest lines: a reader goes back by less than it reads at once. */
-#define KEPT_BYTES (1 << 20)
+/* Of what was given before the newest lines: a reader goes back by less than it reads at once.
+ * Twice as much gathers before the older half goes, so that few reads move all of it. */
+#define KEPT_BYTES ((size_t)1 << 20)
 
 uint64_t live_number(struct layout *layout)
 {
@@ -57,7 +58,7 @@ uint64_t live_size(struct layout *layout, const struct node *node)
 /* Puts more behind what is kept. */
 static int take_more(struct live_file *f, size_t size, struct error *error)
 {
-	if (f->kept.n > KEPT_BYTES) {
+	if (f->kept.n > 2 * KEPT_BYTES) {
 		size_t old = f->kept.n - KEPT_BYTES;
 		buffer_consume(&f->kept, old);
 		f->kept_at += old;
