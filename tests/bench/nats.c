@@ -35,6 +35,9 @@ static struct client *client_new(const struct bench_options *options)
 	natsOptions_Destroy(o);
 	jsOptions_Init(&js);
 	js.PublishAsync.MaxPending = 4096;
+	/* The server may be slow on a busy machine, which is no error. */
+	js.PublishAsync.StallWait = PATIENCE_MS;
+	js.Wait = PATIENCE_MS;
 	check(natsConnection_JetStream(&c->js, c->connection, &js), "JetStream");
 	c->one_by_one = options->batch == 1;
 	return c;
@@ -217,7 +220,7 @@ static void group_finish(void *way)
 	check(natsConnection_Flush(g->c->connection), "acknowledging");
 }
 
-/* A durable consumer for each size of batch. */
+/* A durable consumer for each size of batch, which begins anew with the stream. */
 static void group(const struct bench_options *options)
 {
 	struct group_reader g = {.c = client_new(options)};
@@ -225,6 +228,7 @@ static void group(const struct bench_options *options)
 	jsSubOptions o;
 
 	snprintf(name, sizeof(name), "by%zu", options->batch);
+	js_DeleteConsumer(g.c->js, STREAM, name, NULL, NULL);
 	jsSubOptions_Init(&o);
 	check(js_PullSubscribe(&g.s, g.c->js, SUBJECT, name, NULL, &o, NULL), "subscribing");
 	group_run(options, group_take, group_finish, &g);

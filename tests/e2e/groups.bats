@@ -208,6 +208,31 @@ letters_are() {
 	offset_is 304
 }
 
+@test "python3 seeks back by a MiB: after each read of 5 MB it gets the same bytes again, and ESTALE for the first" {
+	python3 - >"$MNT/in/events" <<-'END'
+		for i in range(5000):
+		    print('{"type":"PUT","key":"user:%d","value":"%s"}' % (i, "x" * 900))
+	END
+	group '{"batch":200,"max_in_flight":5000}'
+	python3 - "$G/events" <<-'END'
+		import errno, os, sys
+		fd, got = os.open(sys.argv[1], os.O_RDONLY), b""
+		while got.count(b"\n") < 5000:
+		    got += os.pread(fd, 1 << 20, len(got))
+		    start = max(0, len(got) - (1 << 20))
+		    back = b""
+		    while start + len(back) < len(got):
+		        back += os.pread(fd, len(got) - start - len(back), start + len(back))
+		    assert back == got[start:], (start, len(got))
+		assert len(got) > 4500000
+		try:
+		    os.pread(fd, 1, 0)
+		    sys.exit("the first byte was given again")
+		except OSError as error:
+		    assert error.errno == errno.ESTALE, error
+	END
+}
+
 @test "a waiting reader gets what comes; two readers never get the same" {
 	group ''
 	start bash -c 'while IFS= read -r e; do echo "$e"; done <"$1" >"$2"' - "$G/events" "$WORK/a"
