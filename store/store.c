@@ -461,6 +461,8 @@ int store_close(struct store *store)
 	if (!store->read_only) {
 		int flushed = groups_flush(store);
 		rc = documents_end(store);
+		if (rc == -ENOSPC)
+			rc = 0; /* the log has them: the next start replays it */
 		rc = rc < 0 ? rc : flushed;
 		int ended = end_run(store, NULL);
 		rc = rc < 0 ? rc : ended;

@@ -125,6 +125,13 @@ teardown() {
 	[ "$(cat "$DATA/3.json")" = '"room"' ]
 	mv "$DATA/.4" "$DATA/4.json"
 	[ "$(names "$DATA" | wc -w)" -eq 50 ]
+	printf '"late"' >"$DATA/5.json"
+	dd if=/dev/zero of="$WORK/disk/fill" bs=1M status=none || true
+	truncate -s -20M "$WORK/disk/fill" # room to end in, but not to settle the documents
+	stop_daemon
+	rm "$WORK/disk/fill"
+	start_daemon
+	[ "$(cat "$DATA/5.json")" = '"late"' ]
 	stop_daemon
 	store_is_clean "$STORE"
 	umount "$WORK/disk"
