@@ -7,48 +7,16 @@
 
 #include "fs/ops.h"
 
-/* ---- what cannot be made anywhere ---- */
-
-static void refuse_change(fuse_req_t req, fuse_ino_t parent, const char *name)
-{
-	struct changefs *fs = fs_of(req);
-	struct error error = {0};
-	struct node_ref ref;
-	int r;
-
-	if (!find_node(req, parent, &ref))
-		return;
-	r = layout_refuse_change(fs->layout, ref.node, name, &error);
-	changefs_refuse(req, ref.node, name, r, &error);
-	nodes_unref(fs->nodes, &ref);
-}
-
-void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
-{
-	refuse_change(req, parent, name);
-}
-
-void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
-{
-	refuse_change(req, parent, name);
-}
-
-void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *new_name)
-{
-	refuse_change(req, new_parent, new_name);
-}
-
 /* With -o sync a change survives a power cut when its call returns. */
 static int make_durable(struct changefs *fs, struct error *error)
 {
 	return fs->options->sync ? store_sync(fs->store, error) : 0;
 }
 
-/* ---- removing ---- */
-
-static void remove_name(fuse_req_t req, fuse_ino_t parent, const char *name,
-			int (*act)(struct layout *layout, const struct node *parent,
-				   const char *name, struct error *error))
+/* Lets the layout do it with a name, and answers. */
+static void with_name(fuse_req_t req, fuse_ino_t parent, const char *name,
+		      int (*act)(struct layout *layout, const struct node *parent, const char *name,
+				 struct error *error))
 {
 	struct changefs *fs = fs_of(req);
 	struct error error = {0};
@@ -69,15 +37,34 @@ static void remove_name(fuse_req_t req, fuse_ino_t parent, const char *name,
 	nodes_unref(fs->nodes, &ref);
 }
 
+/* ---- what cannot be made anywhere ---- */
+
+void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
+{
+	with_name(req, parent, name, layout_refuse_change);
+}
+
+void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
+{
+	with_name(req, parent, name, layout_refuse_change);
+}
+
+void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *new_name)
+{
+	with_name(req, new_parent, new_name, layout_refuse_change);
+}
+
+/* ---- removing ---- */
+
 void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	if (!announce_unlink(req, parent, name))
-		remove_name(req, parent, name, layout_unlink);
+		with_name(req, parent, name, layout_unlink);
 }
 
 void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	remove_name(req, parent, name, layout_rmdir);
+	with_name(req, parent, name, layout_rmdir);
 }
 
 /* ---- making ---- */

@@ -54,7 +54,7 @@ static int find_place(struct layout *layout, const struct node *parent, const ch
 	if (ret_place->scratch)
 		return find_scratch(layout, ret_place);
 	int rc = document_name_find(layout, parent->collection, name, &ret_place->key, error);
-	if (rc == 0 && !bytes_are_utf8(buffer_bytes(&ret_place->key)))
+	if (rc == 0 && (!ret_place->key.n || !bytes_are_utf8(buffer_bytes(&ret_place->key))))
 		rc = -EINVAL;
 	if (rc == -EINVAL)
 		return name_refuse(rc, "key", error);

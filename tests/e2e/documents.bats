@@ -573,6 +573,10 @@ gone() {
 	run bash -c 'echo 1 >"$1/%41.json"' - "$DATA"
 	[ "$status" -eq 1 ]
 	refused EINVAL /data/user/%41.json
+	run bash -c 'echo 1 >"$1/%_%..json"' - "$DATA" # the empty key
+	[ "$status" -eq 1 ]
+	refused EINVAL /data/user/%_%..json
+	[ ! -e "$DATA/%_%..json" ]
 	run mkdir "$DATA/sub"
 	[ "$status" -eq 1 ]
 	refused EPERM /data/user/sub
