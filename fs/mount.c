@@ -244,6 +244,8 @@ static int serve(struct changefs *fs, int64_t device)
 		store_set_listener(fs->store, committed, fs);
 		/* 0 for every ordinary end: an unmount, a signal, an abort. */
 		r = fuse_session_loop_mt(fs->session, config);
+		if (r == -ECONNABORTED) /* the kernel ended it while a request was on its way */
+			r = 0;
 		daemon_unwatch(&fs->daemon);
 	}
 	fuse_loop_cfg_destroy(config);
